@@ -1,5 +1,6 @@
 //! Connections to the API server.
 
+mod choice;
 mod deadline;
 mod identity;
 mod metrics;
@@ -21,6 +22,7 @@ use tower::{BoxError, Service};
 
 use self::renew::{ReloadingClient, Source};
 pub use self::{
+    choice::{ChoiceError, ChosenCluster, ClusterChoice, Environment, connect_in_pod},
     deadline::{Deadline, Deadlines, TimedOut},
     identity::Identity,
     metrics::RequestMetrics,

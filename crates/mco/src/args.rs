@@ -3,12 +3,16 @@
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
-use crate::command::{
-    apiserver, apiserver_watcher, apply, cat, check, controller, convert, crds, daemon, delete,
-    diff, doctor, down, get, host, install, join, kubelets, must_gather, node, operator, plan,
-    pointer, render, server, simulate, status, takeover, token, uninstall, up, version, why,
+use crate::{
+    command::{
+        apiserver, apiserver_watcher, apply, cat, check, controller, convert, crds, daemon, delete,
+        diff, doctor, down, events, get, host, install, join, kubelets, must_gather, node,
+        operator, plan, pointer, render, rollout, server, simulate, status, takeover, token,
+        uninstall, up, version, why,
+    },
+    print,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -46,7 +50,24 @@ impl Args {
     /// Parses the command line. A binary that is called by the name of a process runs as that
     /// process.
     pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Self {
-        Self::parse_from(with_subcommand(args))
+        let matches = definition(print::program()).get_matches_from(with_subcommand(args));
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// Returns the definition of the command line, whose usage and examples name the program as it was
+/// called.
+fn definition(program: &str) -> clap::Command {
+    let command = Args::command();
+    if program == "mco" { command } else { renamed(command.bin_name(program), program) }
+}
+
+fn renamed(command: clap::Command, program: &str) -> clap::Command {
+    let after = command.get_after_help().map(|text| print::renamed(&text.to_string(), program));
+    let command = command.mut_subcommands(|command| renamed(command, program));
+    match after {
+        Some(after) => command.after_help(after),
+        None => command,
     }
 }
 
@@ -69,10 +90,12 @@ pub(crate) enum Command {
     Status(status::StatusArgs),
     Get(get::GetArgs),
     Version(version::VersionArgs),
+    Events(events::EventsArgs),
     Doctor(doctor::DoctorArgs),
     MustGather(must_gather::MustGatherArgs),
     Apply(apply::ApplyArgs),
     Delete(delete::DeleteArgs),
+    Rollout(rollout::RolloutArgs),
     Node(node::NodeArgs),
     Token(token::TokenArgs),
     Takeover(takeover::TakeoverArgs),
@@ -113,10 +136,12 @@ impl Command {
             | Self::Down(_)
             | Self::Status(_)
             | Self::Get(_)
+            | Self::Events(_)
             | Self::Version(_)
             | Self::MustGather(_)
             | Self::Apply(_)
             | Self::Delete(_)
+            | Self::Rollout(_)
             | Self::Node(_)
             | Self::Token(_)
             | Self::Pointer(_)
@@ -145,6 +170,15 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_names_the_program_as_it_was_called() {
+        let mut command = definition("kubectl mco");
+        let get = command.find_subcommand_mut("get").unwrap().render_help().to_string();
+        assert!(get.contains("  kubectl mco get mcp "), "{get}");
+        assert!(definition("mco").render_help().to_string().contains("  mco up "));
+        definition("kubectl mco").debug_assert();
+    }
 
     // covers: PROC-1
     #[test]

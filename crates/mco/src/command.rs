@@ -13,6 +13,7 @@ pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod events;
 pub(crate) mod get;
 pub(crate) mod host;
 pub(crate) mod install;
@@ -24,6 +25,7 @@ pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod pointer;
 pub(crate) mod render;
+pub(crate) mod rollout;
 pub(crate) mod server;
 pub(crate) mod simulate;
 pub(crate) mod status;
@@ -49,11 +51,13 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Down(args) => down::run(args, screen),
         Command::Status(args) => status::run(args, screen),
         Command::Get(args) => get::run(args, screen),
+        Command::Events(args) => events::run(args, screen),
         Command::Version(args) => version::run(args, screen),
         Command::Doctor(args) => doctor::run(args, screen),
         Command::MustGather(args) => must_gather::run(args, screen),
         Command::Apply(args) => apply::run(args, screen),
         Command::Delete(args) => delete::run(args, screen),
+        Command::Rollout(args) => rollout::run(args, screen),
         Command::Node(args) => node::run(args, screen),
         Command::Token(args) => token::run(args, screen),
         Command::Takeover(args) => takeover::run(args, screen),

@@ -4,11 +4,12 @@
 //! fault of one file does not hide the faults of the next.
 
 mod json;
+mod kustomize;
 pub(crate) mod manifests;
 pub(crate) mod yaml;
 
 use mco_core::lint::{
-    Fault, Location, Manifests, Object, Position, SourceFile, SpannedValue, object,
+    Fault, FieldPath, Location, Manifests, Object, Position, SourceFile, SpannedValue, object,
 };
 use mco_host::input::{self, Descend, InputError};
 use std::{
@@ -16,7 +17,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{error::error_with_hint, load::yaml::SyntaxError};
+use crate::{
+    error::{FaultsError, error_with_hint},
+    load::yaml::SyntaxError,
+};
 
 /// Maximum size of a file. Far above the limit of etcd, so that only a wrong path exceeds it.
 pub(crate) const MAX_FILE_SIZE: u64 = 64 * 1024 * 1024;
@@ -32,6 +36,44 @@ pub(crate) struct Sources {
     /// Read subdirectories too
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
+}
+
+/// The manifests of a command that changes a cluster
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ChangeSources {
+    /// File or directory with manifests, or - for standard input; may be repeated
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Kustomize folder
+    #[arg(short = 'k', long = "kustomize", value_name = "DIR", conflicts_with = "paths")]
+    pub(crate) kustomize: Option<PathBuf>,
+    /// Read subdirectories too
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+}
+
+impl ChangeSources {
+    /// Returns true if no manifests are given.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.paths.is_empty() && self.kustomize.is_none()
+    }
+
+    /// Reads all manifests; fails if one is invalid or has no name.
+    pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
+        let loaded = match &self.kustomize {
+            Some(folder) => kustomize::read(folder)?,
+            None => Sources { paths: self.paths.clone(), recursive: self.recursive }.load()?,
+        };
+        if loaded.faults.iter().any(Fault::is_error) {
+            return Err(anyhow::Error::new(FaultsError(loaded.faults)));
+        }
+        if let Some(unnamed) = loaded.objects.iter().find(|object| object.name.is_empty()) {
+            let fault = Fault::error("NoName", "the object has no metadata.name");
+            let path = FieldPath::of("metadata");
+            return Err(anyhow::Error::new(FaultsError(vec![unnamed.fault_at(&path, fault)])));
+        }
+        Ok(loaded)
+    }
 }
 
 /// The objects and faults of the input.
@@ -86,6 +128,12 @@ impl Loaded {
     /// Sorts the objects by kind.
     pub(crate) fn into_manifests(self) -> Manifests {
         Manifests::new(self.objects, self.faults)
+    }
+
+    /// Adds the objects and faults of another input.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.objects.extend(other.objects);
+        self.faults.extend(other.faults);
     }
 
     fn read(&mut self, path: &Path) -> anyhow::Result<()> {
@@ -160,7 +208,7 @@ fn refuse_url(path: &Path) -> anyhow::Result<()> {
     match path.to_str() {
         Some(text) if text.starts_with("http://") || text.starts_with("https://") => {
             Err(error_with_hint(
-                format!("{text} is a URL, and this command works offline"),
+                format!("{text} is a URL, and manifests are read from files only"),
                 format!("download the file: curl -fsSL {text} | mco … -f -"),
             ))
         }

@@ -6,10 +6,13 @@ mod command;
 mod decoded;
 mod diff;
 mod error;
+mod jsonpath;
+mod live;
 mod load;
 mod plan;
 mod print;
 mod process;
+mod reference;
 mod remote;
 mod simulate;
 mod target;
@@ -23,6 +26,9 @@ use std::{
 use crate::{args::Args, print::Screen};
 
 fn main() -> ExitCode {
+    if let Some(first) = std::env::args_os().next() {
+        print::set_program(&first);
+    }
     let args = Args::read(std::env::args_os());
     let mut stdout = BufWriter::new(io::stdout().lock());
     let mut screen = Screen::stdout(&mut stdout);

@@ -5,6 +5,7 @@
 //! (order of the nodes) and `mco_core::drain` (feasibility of a drain).
 
 pub(crate) mod input;
+pub(crate) mod live;
 pub(crate) mod show;
 mod times;
 mod waves;

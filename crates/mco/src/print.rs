@@ -1,8 +1,12 @@
 //! Output for the user: faults, notes and errors, with colours on a terminal.
 
 use std::{
+    borrow::Cow,
+    ffi::OsStr,
     fmt::Display,
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
+    path::Path,
+    sync::OnceLock,
 };
 
 use anstream::{AutoStream, ColorChoice};
@@ -19,6 +23,51 @@ pub(crate) const CYAN: Style = AnsiColor::Cyan.on_default();
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const NOTE: Style = AnsiColor::Cyan.on_default().bold();
+
+/// Name of the program in commands that are shown to the user.
+static PROGRAM: OnceLock<String> = OnceLock::new();
+
+/// Records how the program was called; later calls change nothing.
+pub(crate) fn set_program(first_argument: &OsStr) {
+    PROGRAM.get_or_init(|| program_of(first_argument));
+}
+
+/// Returns the command that runs this program: as it was typed, or `kubectl mco` for a plugin.
+///
+/// An absolute path is that of a process manager or of a test, and is shown as a name.
+fn program_of(first_argument: &OsStr) -> String {
+    let path = Path::new(first_argument);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if let Some(plugin) = name.strip_prefix("kubectl-") {
+        return format!("kubectl {plugin}");
+    }
+    if path.is_relative() && path.components().count() > 1 {
+        return path.display().to_string();
+    }
+    "mco".to_owned()
+}
+
+/// Returns the command that runs this program.
+pub(crate) fn program() -> &'static str {
+    PROGRAM.get().map_or("mco", String::as_str)
+}
+
+/// Returns a text whose commands name the program as it was called.
+pub(crate) fn as_called(text: &str) -> Cow<'_, str> {
+    match program() {
+        "mco" => Cow::Borrowed(text),
+        program => Cow::Owned(renamed(text, program)),
+    }
+}
+
+/// Replaces `mco` where a command starts: after a backquote, a prompt, a pipe or an indentation.
+pub(crate) fn renamed(text: &str, program: &str) -> String {
+    let mut renamed = text.to_owned();
+    for before in ["`", "$ ", "| ", "  "] {
+        renamed = renamed.replace(&format!("{before}mco "), &format!("{before}{program} "));
+    }
+    renamed
+}
 
 /// The output of a command.
 ///
@@ -74,16 +123,34 @@ pub(crate) fn fault(screen: &mut Screen<'_>, fault: &Fault) -> io::Result<()> {
         (None, _) => {}
     }
     if let Some(hint) = &fault.hint {
-        writeln!(screen, "  hint: {}", visible(hint))?;
+        writeln!(screen, "  hint: {}", visible(&as_called(hint)))?;
     }
     Ok(())
+}
+
+/// Returns true if the user can be asked: input and messages are on a terminal.
+pub(crate) fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks a question on the terminal; returns false if there is none.
+pub(crate) fn confirm(question: &str) -> io::Result<bool> {
+    if !can_ask() {
+        return Ok(false);
+    }
+    let mut stderr = anstream::stderr().lock();
+    write!(stderr, "{} [y/N] ", visible(question))?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Prints a note to standard error.
 pub(crate) fn note(text: &str) {
     let mut stderr = anstream::stderr().lock();
     // A closed standard error is ignored: there is no other channel.
-    drop(writeln!(stderr, "{NOTE}note{NOTE:#}: {}", visible(text)));
+    drop(writeln!(stderr, "{NOTE}note{NOTE:#}: {}", visible(&as_called(text))));
 }
 
 /// Prints the error of a failed command to standard error.
@@ -102,9 +169,9 @@ pub(crate) fn failure(error: &anyhow::Error) {
         return;
     }
     let text = report::chain(error.as_ref());
-    drop(writeln!(stderr, "{ERROR}error{ERROR:#}: {}", visible(&text)));
+    drop(writeln!(stderr, "{ERROR}error{ERROR:#}: {}", visible(&as_called(&text))));
     for hinted in error.chain().filter_map(|cause| cause.downcast_ref::<HintedError>()) {
-        drop(writeln!(stderr, "{NOTE}hint{NOTE:#}: {}", visible(&hinted.hint)));
+        drop(writeln!(stderr, "{NOTE}hint{NOTE:#}: {}", visible(&as_called(&hinted.hint))));
     }
 }
 
@@ -128,6 +195,25 @@ mod tests {
     #[test]
     fn control_characters_are_escaped() {
         assert_eq!(visible("a\u{1b}[31mb\r\u{9b}c\td\n"), "a\\u{1b}[31mb\\r\\u{9b}c\td\n");
+    }
+
+    #[test]
+    fn hints_name_the_program_as_it_was_called() {
+        let rows = [
+            ("mco", "mco"),
+            ("/usr/bin/mco", "mco"),
+            ("target/release/mco", "target/release/mco"),
+            ("./mco", "./mco"),
+            ("/usr/local/bin/kubectl-mco", "kubectl mco"),
+            ("machine-config-daemon", "mco"),
+        ];
+        for (called, want) in rows {
+            assert_eq!(program_of(OsStr::new(called)), want, "{called}");
+        }
+        assert_eq!(
+            renamed("run `mco up`; see mco.yaml\n  mco get mc | mco cat - x", "kubectl mco"),
+            "run `kubectl mco up`; see mco.yaml\n  kubectl mco get mc | kubectl mco cat - x"
+        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     print::{self, Screen},
-    remote::DEFAULT_DIR,
+    remote::{self, DEFAULT_DIR},
 };
 
 /// Time that the components may take to stop.
@@ -120,14 +120,34 @@ fn print_welcome(
     let dir = settings.shown_dir.display();
     let is_default = settings.shown_dir == Path::new(DEFAULT_DIR);
     let flag = if is_default { String::new() } else { format!(" --dir {dir}") };
+    let program = print::program();
+    let kubeconfig = remote::kubeconfig(&std::path::absolute(&settings.shown_dir)?);
     writeln!(screen, "Kubernetes API  https://{api}")?;
     writeln!(screen, "Config server   https://{server}/config/worker")?;
-    writeln!(screen, "Kubeconfig      {dir}/kubeconfig")?;
     writeln!(screen, "Disks           {dir}/nodes/NODE")?;
     writeln!(screen, "\nTry in another terminal:")?;
-    writeln!(screen, "  mco status{flag} -w")?;
-    writeln!(screen, "  mco apply{flag} -f examples/99-worker-custom.yaml")?;
-    writeln!(screen, "  kubectl --kubeconfig {dir}/kubeconfig get mc,mcp,nodes\n")?;
+    writeln!(screen, "  export KUBECONFIG={}", quoted(&kubeconfig))?;
+    writeln!(screen, "  {program} status{flag} -w")?;
+    writeln!(screen, "  {program} apply{flag} -f examples/99-worker-custom.yaml")?;
+    writeln!(screen, "  kubectl get mc,mcp,nodes\n")?;
     screen.flush()?;
     Ok(())
+}
+
+/// Returns a path as a word of a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_spaces_is_one_word_of_a_shell() {
+        assert_eq!(quoted(Path::new("/a/.mco/kubeconfig")), "/a/.mco/kubeconfig");
+        assert_eq!(quoted(Path::new("/it's a/b")), r"'/it'\''s a/b'");
+    }
 }

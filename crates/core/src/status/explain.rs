@@ -231,9 +231,9 @@ fn remedy_of(reason: &str) -> String {
 }
 
 /// Returns the next step for a waiting node.
-fn next_step(pool: &str, node: &str, hold: &Hold) -> String {
+pub(crate) fn next_step(pool: &str, node: &str, hold: &Hold) -> String {
     match hold {
-        Hold::Paused => format!("unpause pool {pool} to continue"),
+        Hold::Paused => format!("run `mco rollout resume {pool}` to continue"),
         Hold::BadLimit(_) => {
             format!("set maxUnavailable of pool {pool} to a number or a percentage")
         }
@@ -287,7 +287,8 @@ mod tests {
                 "node a is degraded since 2026-01-01T00:00:00Z: content mismatch for file \
                  \"/etc/foo\"; restore the file, or create /run/machine-config-daemon-force on the \
                   node to write all files again, which reboots the node",
-                "node b is waiting: the pool is paused; unpause pool worker to continue",
+                "node b is waiting: the pool is paused; run `mco rollout resume worker` to \
+                 continue",
                 "node c is waiting: node c is reporting NotReady=False; make node c ready, or \
                  uncordon it",
             ]

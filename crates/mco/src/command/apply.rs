@@ -4,16 +4,18 @@ use std::{io::Write as _, process::ExitCode};
 
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, Patch, PatchParams},
 };
 use mco_cluster::{CallError, error};
-use mco_core::lint::{Fault, FieldPath, Object};
+use mco_core::lint::Object;
 use serde_json::Value;
 
+use super::rollout::follow::{self, Goal};
 use crate::{
-    error::{FaultsError, error_with_hint},
-    load::{Loaded, Sources},
-    print::Screen,
+    error::error_with_hint,
+    load::{ChangeSources, Loaded},
+    plan::{self, Times},
+    print::{self, Screen},
     remote::{
         self, Connection,
         kinds::{Kind, Kinds},
@@ -21,20 +23,33 @@ use crate::{
 };
 
 /// Field manager of the applied fields.
-const MANAGER: &str = "mco";
+pub(crate) const MANAGER: &str = "mco";
 
 /// Create or update the objects of manifests
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each one is a flag of the command line")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
-    sources: Sources,
-    /// Namespace of objects without one
-    #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
-    namespace: String,
+    sources: ChangeSources,
+    /// Namespace of objects without one; that of the context if omitted
+    #[arg(long, short, value_name = "NAMESPACE")]
+    namespace: Option<String>,
     /// Take over fields of other field managers
     #[arg(long)]
     force_conflicts: bool,
+    /// Show the effect on each node, and change nothing
+    #[arg(long, conflicts_with_all = ["yes", "follow", "dry_run"])]
+    plan: bool,
+    /// Apply without asking; a terminal is shown the plan and asked otherwise
+    #[arg(long, short)]
+    yes: bool,
+    /// Follow the pools until each of their nodes is done
+    #[arg(long)]
+    follow: bool,
+    /// Have the API server check the objects, and change nothing
+    #[arg(long, conflicts_with = "follow")]
+    dry_run: bool,
     #[command(flatten)]
     connection: Connection,
 }
@@ -42,10 +57,16 @@ pub(crate) struct ApplyArgs {
 const EXAMPLES: &str = "\
 Examples:
   mco apply -f examples/99-worker-custom.yaml
+  mco apply -f examples/99-worker-custom.yaml --plan      the effect on each node, without applying
+  mco apply -f examples/99-worker-custom.yaml --follow    until all nodes are done
   mco apply -f manifests/ -R
+  mco apply -k deploy/
   mco apply -f pool.yaml --force-conflicts
 
-Fields that the manifests do not set stay unchanged (server-side apply, field manager `mco`).";
+Fields that the manifests do not set stay unchanged (server-side apply, field manager `mco`). Nothing is
+asked if the input or the output is not a terminal.
+
+Exit status: 0 applied, 1 failure or the answer no, 4 with --plan if a running node refuses the change.";
 
 /// The result of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,36 +76,91 @@ enum Outcome {
     Unchanged,
 }
 
-/// Applies every object, in the order of files and lines.
+/// Shows the plan, asks, applies every object in the order of files and lines, and follows the pools, as
+/// far as the flags say so.
 pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
-    let Loaded { objects, faults } = args.sources.load()?;
-    if faults.iter().any(Fault::is_error) {
-        return Err(anyhow::Error::new(FaultsError(faults)));
+    if args.sources.is_empty() {
+        return Err(error_with_hint("no manifests", "name them with -f PATH or -k DIR"));
     }
-    if let Some(unnamed) = objects.iter().find(|object| object.name.is_empty()) {
-        let fault = Fault::error("NoName", "the object has no metadata.name");
-        let path = FieldPath::of("metadata");
-        return Err(anyhow::Error::new(FaultsError(vec![unnamed.fault_at(&path, fault)])));
-    }
+    let change = args.sources.load()?;
+    let asks = !args.yes && !args.dry_run && print::can_ask();
     remote::block_on(async {
-        let client = args.connection.client().await?;
-        let mut kinds = Kinds::fetch(&client).await?;
-        for object in &objects {
-            if kinds.of(&object.api_version, &object.kind).is_err() {
-                // An earlier object may have defined the kind.
-                kinds = Kinds::fetch(&client).await?;
-            }
-            let kind = kinds.of(&object.api_version, &object.kind)?.clone();
-            let outcome = apply(args, &client, &kind, object).await?;
-            let word = match outcome {
-                Outcome::Created => "created",
-                Outcome::Configured => "configured",
-                Outcome::Unchanged => "unchanged",
-            };
-            writeln!(screen, "{} {word}", kind.label(&object.name))?;
+        let is_read_only = args.plan || args.dry_run;
+        let client = if is_read_only {
+            args.connection.client().await?
+        } else {
+            args.connection.writer().await?
+        };
+        let is_planned = (args.plan || args.follow || asks) && change.objects.iter().any(has_plan);
+        let forecasts = if is_planned {
+            let input = plan::live::input(&client, &change, &[]).await?;
+            plan::forecast(&input, &Times::DEFAULT)?
+        } else {
+            Vec::new()
+        };
+        if args.plan || asks {
+            super::plan::print(&forecasts, false, screen)?;
+            screen.flush()?;
         }
-        Ok(ExitCode::SUCCESS)
+        if args.plan {
+            let refused = super::plan::is_refused(&forecasts);
+            return Ok(if refused { ExitCode::from(4) } else { ExitCode::SUCCESS });
+        }
+        if asks && !print::confirm(&question(&change))? {
+            return Err(error_with_hint("nothing was applied", "answer y, or add --yes"));
+        }
+        apply_all(args, &client, &change, screen).await?;
+        if !args.follow {
+            return Ok(ExitCode::SUCCESS);
+        }
+        screen.flush()?;
+        let changed = forecasts.iter().filter(|forecast| forecast.is_change() && !forecast.paused);
+        let goals: Vec<Goal> =
+            changed.map(|it| Goal { pool: it.pool.clone(), config: Some(it.to.clone()) }).collect();
+        for paused in forecasts.iter().filter(|it| it.is_change() && it.paused) {
+            print::note(&format!("pool {0} is paused: `mco rollout resume {0}`", paused.pool));
+        }
+        follow::follow(&client, &goals, None, true, screen).await
     })
+}
+
+/// Returns true if nodes may depend on an object.
+fn has_plan(object: &Object) -> bool {
+    ["machineconfiguration.openshift.io/", "operator.openshift.io/", "config.openshift.io/"]
+        .iter()
+        .any(|group| object.api_version.starts_with(group))
+}
+
+fn question(change: &Loaded) -> String {
+    let labels: Vec<String> = change.objects.iter().map(Object::label).collect();
+    match labels.as_slice() {
+        [only] => format!("apply {only}?"),
+        labels => format!("apply {} objects?", labels.len()),
+    }
+}
+
+async fn apply_all(
+    args: &ApplyArgs,
+    client: &Client,
+    change: &Loaded,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<()> {
+    let mut kinds = Kinds::fetch(client).await?;
+    for object in &change.objects {
+        if kinds.of(&object.api_version, &object.kind).is_err() {
+            // An earlier object may have defined the kind.
+            kinds = Kinds::fetch(client).await?;
+        }
+        let kind = kinds.of(&object.api_version, &object.kind)?.clone();
+        let word = match apply(args, client, &kind, object).await? {
+            Outcome::Created => "created",
+            Outcome::Configured => "configured",
+            Outcome::Unchanged => "unchanged",
+        };
+        let suffix = if args.dry_run { " (server dry run)" } else { "" };
+        writeln!(screen, "{} {word}{suffix}", kind.label(&object.name))?;
+    }
+    Ok(())
 }
 
 async fn apply(
@@ -95,17 +171,29 @@ async fn apply(
 ) -> anyhow::Result<Outcome> {
     let value: Value = serde_json::from_str(&object.root.to_json())?;
     let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str);
-    let namespace = namespace.unwrap_or(&args.namespace);
-    let api = api(client, kind, namespace);
+    let given = args.namespace.as_deref().unwrap_or(client.default_namespace());
+    let api = api(client, kind, namespace.unwrap_or(given));
     let name = object.name.as_str();
     let before = api.get_metadata_opt(name).await.map_err(remote::call_error)?;
     let mut params = PatchParams::apply(MANAGER);
     params.force = args.force_conflicts;
+    params.dry_run = args.dry_run;
     let after = api.patch(name, &params, &Patch::Apply(&value)).await;
     let after = after.map_err(|error| apply_error(kind, name, error))?;
+    let generation = |it: &kube::api::ObjectMeta| it.generation;
     Ok(match before {
         None => Outcome::Created,
         Some(before) if before.metadata.resource_version == after.metadata.resource_version => {
+            Outcome::Unchanged
+        }
+        // A dry run of an unchanged object may get another version.
+        Some(before)
+            if args.dry_run
+                && generation(&before.metadata).is_some()
+                && generation(&before.metadata) == generation(&after.metadata)
+                && before.metadata.labels == after.metadata.labels
+                && before.metadata.annotations == after.metadata.annotations =>
+        {
             Outcome::Unchanged
         }
         Some(_) => Outcome::Configured,
@@ -114,18 +202,7 @@ async fn apply(
 
 /// Returns the API of a kind.
 pub(crate) fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
-    let api_version = if kind.group.is_empty() {
-        kind.version.clone()
-    } else {
-        format!("{}/{}", kind.group, kind.version)
-    };
-    let resource = ApiResource {
-        group: kind.group.clone(),
-        version: kind.version.clone(),
-        api_version,
-        kind: kind.name.clone(),
-        plural: kind.plural.clone(),
-    };
+    let resource = kind.resource();
     if kind.namespaced {
         Api::namespaced_with(client.clone(), namespace, &resource)
     } else {

@@ -2,16 +2,24 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
-use crate::{error::error_with_hint, print::Screen, target};
+use crate::{
+    decoded::DecodedConfig,
+    error::error_with_hint,
+    print::Screen,
+    reference::{self, ClusterObjects},
+    remote::{self, Connection},
+    target,
+};
 
 /// Print the decoded contents of one file, unit or drop-in
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
-    override_usage = "mco cat FILE NAME\n       mco cat -f PATH... [--pool POOL] NAME"
+    override_usage = "mco cat NODE|POOL|CONFIG:NAME\n       mco cat FILE NAME\n       mco cat -f PATH... [--pool POOL] NAME"
 )]
 pub(crate) struct CatArgs {
-    /// File with a MachineConfig, or - for standard input; not with -f
+    /// Node, pool or MachineConfig of the cluster with the name of an entry, such as `worker-0:/etc/motd`;
+    /// or a file with a MachineConfig, or - for standard input; not with -f
     #[arg(value_name = "FILE")]
     first: String,
     /// Absolute path, UNIT or UNIT/DROPIN
@@ -26,10 +34,15 @@ pub(crate) struct CatArgs {
     /// Pool to render, if the manifests have several
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  mco cat worker-0:/etc/chrony.conf              as in the config that the node runs
+  mco cat worker:/etc/chrony.conf                as in the config of the pool
+  mco cat 99-worker-custom:custom.service        as in a MachineConfig of the cluster
   mco cat rendered-worker.yaml /etc/kubernetes/kubelet.conf
   mco cat rendered-worker.yaml kubelet.service
   mco cat rendered-worker.yaml kubelet.service/10-mco-default-env.conf
@@ -48,7 +61,12 @@ pub(crate) fn run(
             (target::read(args.first.as_ref(), args.recursive, pool, verbose)?, wanted)
         }
         (None, []) => {
-            let hint = "run `mco cat FILE NAME`, or `mco cat -f PATH NAME`";
+            if let Some((name, wanted)) = args.first.split_once(':') {
+                let config = live(args, name)?;
+                screen.write_all(&config.find(wanted)?.contents()?)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let hint = "run `mco cat NODE:PATH`, `mco cat FILE NAME`, or `mco cat -f PATH NAME`";
             return Err(error_with_hint("a config and the name of an entry are required", hint));
         }
         (None, paths) => (target::render(paths, args.recursive, pool, verbose)?, &args.first),
@@ -59,4 +77,13 @@ pub(crate) fn run(
     };
     screen.write_all(&config.find(wanted)?.contents()?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fetches the config that a name of the cluster stands for.
+fn live(args: &CatArgs, name: &str) -> anyhow::Result<DecodedConfig> {
+    remote::block_on(async {
+        let client = args.connection.client().await?;
+        let objects = ClusterObjects::fetch(&client).await?;
+        reference::decoded(objects.config(name)?)
+    })
 }

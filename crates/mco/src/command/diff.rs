@@ -2,15 +2,18 @@
 
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use similar::TextDiff;
 
 use crate::{
+    decoded::DecodedConfig,
     diff::{self, Change, ChangeKind, Contents, Secrets},
     print::{BOLD, CYAN, GREEN, RED, Screen, visible},
+    reference::{self, ClusterObjects},
+    remote::{self, Connection},
     target,
 };
 
@@ -18,10 +21,14 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DiffArgs {
-    /// File with a MachineConfig, or manifests to render one from
+    /// File with a MachineConfig, manifests to render one from, or a pool, node or MachineConfig of the
+    /// cluster
+    #[arg(value_name = "OLD")]
     old: PathBuf,
-    /// File with a MachineConfig, or manifests to render one from
-    new: PathBuf,
+    /// As OLD. If omitted, OLD is a node, which is compared with its pool, or a pool or rendered config,
+    /// which is compared with the rendered config before
+    #[arg(value_name = "NEW")]
+    new: Option<PathBuf>,
     /// Pool to render, if the manifests have several
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
@@ -34,10 +41,16 @@ pub(crate) struct DiffArgs {
     /// Show lines that look like passwords, tokens or private keys
     #[arg(long)]
     show_secrets: bool,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  mco diff worker-0                              what the node still has to change
+  mco diff worker                                the last change of the pool
+  mco diff worker-0 worker-1                     the configs of two nodes
+  mco diff worker manifests/ --pool worker       the cluster and the manifests
   mco diff rendered-worker-old.yaml rendered-worker-new.yaml
   mco diff manifests-main/ manifests-branch/ --pool worker
   mco diff <(kubectl get mc rendered-worker-… -o yaml) manifests/ --pool worker
@@ -57,9 +70,7 @@ pub(crate) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let pool = args.pool.as_deref();
-    let old = target::read(&args.old, args.recursive, pool, verbose)?;
-    let new = target::read(&args.new, args.recursive, pool, verbose)?;
+    let (old, new) = configs(args, verbose)?;
     let secrets = if args.show_secrets { Secrets::Show } else { Secrets::Hide };
     let changes = diff::between(&old, &new, secrets);
     match args.output {
@@ -77,6 +88,39 @@ pub(crate) fn run(
         }
     }
     Ok(ExitCode::from(u8::from(!changes.is_empty())))
+}
+
+/// Reads both configs, from files or from the cluster.
+fn configs(args: &DiffArgs, verbose: bool) -> anyhow::Result<(DecodedConfig, DecodedConfig)> {
+    let pool = args.pool.as_deref();
+    let read = |path: &Path| target::read(path, args.recursive, pool, verbose);
+    let is_file = |path: &Path| is_path(path) || path.exists();
+    match &args.new {
+        Some(new) if is_file(&args.old) && is_file(new) => Ok((read(&args.old)?, read(new)?)),
+        new => remote::block_on(async {
+            let client = args.connection.client().await?;
+            let objects = ClusterObjects::fetch(&client).await?;
+            let config = |path: &Path| {
+                if is_file(path) {
+                    return read(path);
+                }
+                reference::decoded(objects.config(&path.to_string_lossy())?)
+            };
+            if let Some(new) = new {
+                return Ok((config(&args.old)?, config(new)?));
+            }
+            let (from, to) = objects.update(&args.old.to_string_lossy())?;
+            Ok((reference::decoded(from)?, reference::decoded(to)?))
+        }),
+    }
+}
+
+/// Returns true for a path that is no name of an object.
+fn is_path(path: &Path) -> bool {
+    path == Path::new("-")
+        || path.components().count() > 1
+        || path.is_absolute()
+        || path.extension().is_some_and(|it| it == "yaml" || it == "yml" || it == "json")
 }
 
 fn print(change: &Change, screen: &mut Screen<'_>) -> io::Result<()> {

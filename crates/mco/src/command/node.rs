@@ -10,9 +10,11 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use mco_api::annotation::{self, Recovery};
+use mco_core::rollout::{Cordon, NodeView};
 use serde_json::json;
 
 use crate::{
+    error::error_with_hint,
     print::Screen,
     remote::{self, Connection},
 };
@@ -28,7 +30,26 @@ pub(crate) struct NodeArgs {
 #[derive(Debug, clap::Subcommand)]
 enum NodeCommand {
     Approve(approve::ApproveArgs),
+    Cordon(CordonArgs),
+    Uncordon(UncordonArgs),
     Recover(RecoverArgs),
+}
+
+/// Make a node unschedulable; it is not updated until it is uncordoned
+#[derive(Debug, clap::Args)]
+struct CordonArgs {
+    /// Name of the node
+    #[arg(value_name = "NODE")]
+    node: String,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Make a node schedulable again, and let the controller update it
+#[derive(Debug, clap::Args)]
+struct UncordonArgs {
+    #[command(flatten)]
+    node: CordonArgs,
 }
 
 /// Have a node forget an update that it can neither complete nor roll back, and apply its desired
@@ -46,6 +67,8 @@ const EXAMPLES: &str = "\
 Examples:
   mco node approve              the certificate requests of new nodes that wait
   mco node approve worker-3     check and approve those of one node
+  mco node cordon worker-0      keep pods and updates away
+  mco node uncordon worker-0
   mco node recover worker-0
 
 `recover`: the daemon of the node writes every file of the desired config again and reboots the machine. Files
@@ -56,13 +79,42 @@ and `mco host recover` can also resume or undo it.";
 pub(crate) fn run(args: &NodeArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     match &args.command {
         NodeCommand::Approve(args) => approve::run(args, screen),
+        NodeCommand::Cordon(args) => cordon(args, true, screen),
+        NodeCommand::Uncordon(args) => cordon(&args.node, false, screen),
         NodeCommand::Recover(args) => recover(args, screen),
     }
 }
 
+fn cordon(args: &CordonArgs, cordoned: bool, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
+    let CordonArgs { node: name, connection } = args;
+    remote::block_on(async {
+        let client = connection.writer().await?;
+        let nodes: Api<Node> = Api::all(client);
+        let node = nodes.get(name).await.map_err(remote::call_error)?;
+        let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
+        let word = if cordoned { "cordoned" } else { "uncordoned" };
+        if is_cordoned == cordoned {
+            writeln!(screen, "node/{name} already {word}")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        // The controller cordons for a drain, and uncordons the node itself when the update is complete.
+        if !cordoned && NodeView::of(&node).cordon == Cordon::Controller {
+            return Err(error_with_hint(
+                format!("the controller cordoned node {name} for an update"),
+                format!("`mco status {name}` shows the update; the controller uncordons the node"),
+            ));
+        }
+        let patch = json!({"spec": {"unschedulable": cordoned}});
+        let patched = nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.map_err(remote::call_error)?;
+        writeln!(screen, "node/{name} {word}")?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
 fn recover(args: &RecoverArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = args.connection.writer().await?;
         let nodes: Api<Node> = Api::all(client);
         let value = Recovery::Abandon.as_str();
         let patch = json!({"metadata": {"annotations": {(annotation::RECOVER.name()): value}}});

@@ -3,21 +3,28 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use crate::{
-    load::manifests::ManifestsExt as _,
+    load::{Sources, manifests::ManifestsExt as _},
     plan::{
         self, PoolForecast, TimeOverride, Times,
         input::{Input, InputPaths},
         show::{self, Detail},
     },
     print::Screen,
+    remote::{self, Connection},
 };
 
 /// Predict the effect of a change: steps on each node, order of the nodes, and obstacles
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlanArgs {
-    /// Current manifests first, then those that change them, as `apply` would; - for standard input
-    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    /// The change, compared with the cluster. With several -f, offline: current manifests first, then
+    /// those that change them; - for standard input
+    #[arg(
+        short = 'f',
+        long = "filename",
+        value_name = "PATH",
+        required_unless_present = "without"
+    )]
     paths: Vec<PathBuf>,
     /// Read subdirectories too
     #[arg(short = 'R', long)]
@@ -53,18 +60,25 @@ pub(crate) struct PlanArgs {
     /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  mco plan -f manifests/ -f 99-worker-new.yaml
+  mco plan -f 99-worker-new.yaml                    the change in the running cluster
+  mco plan --without 99-worker-custom               the deletion of a MachineConfig
+  mco plan -f manifests/ -f 99-worker-new.yaml      offline, with files only
   mco plan -f manifests/ --without 99-worker-custom
   kubectl get mc,mcp,controllerconfig,nodes,pods,pdb,machineconfiguration -A -o yaml > cluster.yaml
   mco plan -f cluster.yaml -f change.yaml
   mco plan -f cluster.yaml -f change.yaml --fail-on reboot --fail-on blocked -o json
 
-Nodes, Pods, PodDisruptionBudgets and the MachineConfiguration are read from every file. The command
-works offline and prints no contents.
+With one -f, or none, the change is compared with the running cluster: its API server checks the change
+without storing it, and nodes, pods and budgets are those of the cluster. --kubeconfig, --context or --dir
+make every -f part of the change. With several -f, or one and --without, the command works offline;
+Nodes, Pods, PodDisruptionBudgets and the MachineConfiguration are read from every file. No contents are
+printed.
 
 Exit status: 0 the change is possible, 1 invalid input, 2 invalid command line, 3 the change has an
 effect named with --fail-on, 4 a running node refuses the change.";
@@ -112,13 +126,7 @@ pub(crate) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let extra = [&args.policy, &args.nodes, &args.pods, &args.pdbs];
-    let input = Input::read(&InputPaths {
-        paths: &args.paths,
-        recursive: args.recursive,
-        extra: extra.into_iter().flatten().collect(),
-        without: &args.without,
-    })?;
+    let input = if args.is_live() { live_input(args)? } else { offline_input(args)? };
     input.after.print_notes(verbose);
     if let Some(name) = &args.pool {
         input.after.pool(Some(name))?;
@@ -126,28 +134,67 @@ pub(crate) fn run(
     let mut forecasts = plan::forecast(&input, &Times::DEFAULT.with(&args.time))?;
     forecasts.retain(|forecast| args.pool.as_ref().is_none_or(|name| forecast.pool == *name));
     match args.output {
-        Output::Text => {
-            let detail = if args.steps { Detail::Steps } else { Detail::Summary };
-            for (number, forecast) in forecasts.iter().enumerate() {
-                if number > 0 {
-                    writeln!(screen)?;
-                }
-                show::pool(forecast, detail, screen)?;
-            }
-        }
+        Output::Text => print(&forecasts, args.steps, screen)?,
         Output::Json => {
             let document = serde_json::json!({ "pools": forecasts });
             serde_json::to_writer_pretty(&mut *screen, &document)?;
             writeln!(screen)?;
         }
     }
-    let refused = |forecast: &PoolForecast| {
-        let nodes = forecast.nodes.iter().any(|node| node.refusal.is_some());
-        forecast.is_change() && (forecast.effect.refusal.is_some() || nodes)
-    };
-    if forecasts.iter().any(refused) {
+    if is_refused(&forecasts) {
         return Ok(ExitCode::from(4));
     }
     let hit = |effect: &FailOn| forecasts.iter().any(|f| f.is_change() && effect.is_hit(f));
     Ok(if args.fail_on.iter().any(hit) { ExitCode::from(3) } else { ExitCode::SUCCESS })
+}
+
+impl PlanArgs {
+    /// Returns true if the change is compared with a running cluster.
+    fn is_live(&self) -> bool {
+        let several = self.paths.len() > 1 || !(self.paths.is_empty() || self.without.is_empty());
+        !several || self.connection.is_given()
+    }
+}
+
+fn offline_input(args: &PlanArgs) -> anyhow::Result<Input> {
+    let extra = [&args.policy, &args.nodes, &args.pods, &args.pdbs];
+    Input::read(&InputPaths {
+        paths: &args.paths,
+        recursive: args.recursive,
+        extra: extra.into_iter().flatten().collect(),
+        without: &args.without,
+    })
+}
+
+fn live_input(args: &PlanArgs) -> anyhow::Result<Input> {
+    let sources = Sources { paths: args.paths.clone(), recursive: args.recursive };
+    let change = sources.load()?;
+    remote::block_on(async {
+        let client = args.connection.client().await?;
+        plan::live::input(&client, &change, &args.without).await
+    })
+}
+
+/// Prints forecasts as text.
+pub(crate) fn print(
+    forecasts: &[PoolForecast],
+    steps: bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<()> {
+    let detail = if steps { Detail::Steps } else { Detail::Summary };
+    for (number, forecast) in forecasts.iter().enumerate() {
+        if number > 0 {
+            writeln!(screen)?;
+        }
+        show::pool(forecast, detail, screen)?;
+    }
+    Ok(())
+}
+
+/// Returns true if a running node refuses the change.
+pub(crate) fn is_refused(forecasts: &[PoolForecast]) -> bool {
+    forecasts.iter().any(|forecast| {
+        let nodes = forecast.nodes.iter().any(|node| node.refusal.is_some());
+        forecast.is_change() && (forecast.effect.refusal.is_some() || nodes)
+    })
 }

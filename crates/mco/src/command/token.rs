@@ -92,7 +92,7 @@ pub(crate) async fn fetch_required(client: &Client) -> anyhow::Result<bool> {
 
 fn revoke(args: &RevokeArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = args.connection.writer().await?;
         let api = secrets(&client);
         for given in &args.ids {
             // The whole token is accepted too; its secret is not repeated.

@@ -70,7 +70,11 @@ struct Found {
 /// Lists the objects, and deletes them if told to.
 pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = if args.yes {
+            args.connection.writer().await?
+        } else {
+            args.connection.client().await?
+        };
         let found = find(&client, args.forget).await?;
         let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_ours);
         let operator = others.iter().find(|other| rank(&other.name) == 0);

@@ -1,38 +1,60 @@
-//! `mco why`: prints the MachineConfigs that set an entry of a rendered config, and which one wins.
+//! `mco why`: prints the MachineConfigs that set an entry of a rendered config, and which one wins; for a
+//! node or a pool, what an update changes and who changed it.
 
-use std::{io::Write as _, process::ExitCode, sync::Arc};
+mod update;
 
+use std::{io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use mco_api::{MachineConfig, MachineConfiguration};
+use mco_cluster::Api;
 use mco_core::{
+    history,
     lint::{FieldPath, Location, Manifests, Object, Pool, SpannedValue, suggest},
     render::{Contribution, Item, Kind, Rendered},
 };
 
+use self::update::Update;
 use crate::{
     decoded,
     error::error_with_hint,
+    live,
     load::{Sources, manifests::ManifestsExt as _},
+    plan::input::policies,
     print::{BOLD, Screen},
+    reference::ClusterObjects,
+    remote::{self, Connection},
 };
 
-/// Show the MachineConfigs that set a file, unit or setting
+/// Show the MachineConfigs that set a file, unit or setting, or that make a node update
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WhyArgs {
-    #[command(flatten)]
-    sources: Sources,
+    /// File or directory with manifests, or - for standard input; may be repeated. The cluster if omitted
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Read subdirectories too
+    #[arg(short = 'R', long)]
+    recursive: bool,
     /// Pool to search; all pools if omitted
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
     /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-    /// Path, UNIT, UNIT/DROPIN, user, kernel argument, extension, or setting such as osImageURL
+    /// Path, UNIT, UNIT/DROPIN, user, kernel argument, extension, or setting such as osImageURL; in a
+    /// cluster also a node, a pool or a rendered config
     #[arg(value_name = "NAME", required = true)]
     wanted: Vec<String>,
+    #[command(flatten)]
+    connection: Connection,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  mco why worker-0                               why the node updates or reboots, and who changed what
+  mco why worker                                 the last change of the pool
+  mco why /etc/chrony.conf                       the MachineConfigs of the cluster that set a file
   mco why -f manifests/ --pool worker /etc/chrony.conf
   mco why -f manifests/ --pool worker kubelet.service/10-env.conf
   mco why -f manifests/ --pool worker nosmt
@@ -51,14 +73,47 @@ pub(crate) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let manifests = args.sources.load()?.into_manifests().or_refuse()?;
-    manifests.print_notes(verbose);
+    if !args.paths.is_empty() {
+        let sources = Sources { paths: args.paths.clone(), recursive: args.recursive };
+        let manifests = sources.load()?.into_manifests().or_refuse()?;
+        manifests.print_notes(verbose);
+        return explain(args, &manifests, &args.wanted, screen);
+    }
+    remote::block_on(async {
+        let client = args.connection.client().await?;
+        let objects = ClusterObjects::fetch(&client).await?;
+        let manifests = live::manifests(&client).await?.or_refuse()?;
+        let (updates, entries): (Vec<_>, Vec<_>) =
+            args.wanted.iter().cloned().partition(|name| objects.find(name).is_some());
+        // Only the policies of the administrator are missing if the user may not read them.
+        let configuration =
+            Api::<MachineConfiguration>::all(client.clone()).get_opt("cluster").await;
+        let policies = policies(configuration.ok().flatten().as_ref());
+        for name in &updates {
+            let update =
+                Update { name, objects: &objects, manifests: &manifests, policies: &policies };
+            update.explain(args.output, screen)?;
+        }
+        if entries.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        explain(args, &manifests, &entries, screen)
+    })
+}
+
+/// Prints the configs that set each entry.
+fn explain(
+    args: &WhyArgs,
+    manifests: &Manifests,
+    entries: &[String],
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
     let rendered = manifests.render_all(args.pool.as_deref())?;
     let mut findings = Vec::new();
-    for wanted in &args.wanted {
+    for wanted in entries {
         let before = findings.len();
         for (pool, rendered) in &rendered {
-            findings.extend(find(&manifests, pool, rendered, wanted));
+            findings.extend(find(manifests, pool, rendered, wanted));
         }
         if findings.len() == before {
             return Err(unknown(wanted, &rendered));
@@ -87,6 +142,8 @@ struct Finding {
 struct ConfigSource {
     config: String,
     location: Option<Location>,
+    /// Last write of the config, if it comes from a cluster.
+    written: Option<String>,
     members: Vec<&'static str>,
     /// Members that a later config overrides.
     overridden: Vec<&'static str>,
@@ -147,7 +204,17 @@ fn source(
     };
     let found = manifests.all_configs().find(|manifest| manifest.object.name == config);
     let location = found.map(|manifest| location(&manifest.object, item, own.list));
-    ConfigSource { config, location, members: own.members.clone(), overridden, precedence }
+    let location = location.filter(|location| &*location.file != live::CLUSTER);
+    let written = found.and_then(|manifest| written(&manifest.value));
+    ConfigSource { config, location, written, members: own.members.clone(), overridden, precedence }
+}
+
+/// Returns who wrote a config of a cluster last, and when.
+fn written(config: &MachineConfig) -> Option<String> {
+    let entry = history::last_write(config, None)?;
+    let by = entry.manager.as_deref().unwrap_or("unknown");
+    let at = entry.time.as_ref().map(|Time(time)| format!(" at {time:.0}")).unwrap_or_default();
+    Some(format!("written by {by}{at}"))
 }
 
 /// Returns the location of an item in a config.
@@ -215,9 +282,10 @@ impl Finding {
             if !members.is_empty() {
                 write!(screen, "  sets {}", members.join(", "))?;
             }
-            match &source.location {
-                Some(location) => writeln!(screen, "  [{location}]")?,
-                None => writeln!(screen)?,
+            match (&source.location, &source.written) {
+                (Some(location), _) => writeln!(screen, "  [{location}]")?,
+                (None, Some(written)) => writeln!(screen, "  [{written}]")?,
+                (None, None) => writeln!(screen)?,
             }
         }
         Ok(())
@@ -225,13 +293,17 @@ impl Finding {
 
     fn to_json(&self) -> serde_json::Value {
         let configs = self.sources.iter().rev().map(|source| {
-            serde_json::json!({
+            let mut value = serde_json::json!({
                 "config": source.config,
                 "place": source.location.as_ref().map(ToString::to_string),
                 "sets": source.members,
                 "overridden": source.overridden,
                 "verdict": source.precedence.as_str(),
-            })
+            });
+            if let (Some(written), Some(members)) = (&source.written, value.as_object_mut()) {
+                members.insert("written".to_owned(), written.as_str().into());
+            }
+            value
         });
         serde_json::json!({
             "pool": self.pool,
@@ -271,5 +343,5 @@ fn unknown(wanted: &str, rendered: &[(&Pool, Rendered)]) -> anyhow::Error {
             "name an absolute path, UNIT, UNIT/DROPIN, user, kernel argument or setting".to_owned()
         }
     };
-    error_with_hint(format!("no MachineConfig in the input sets {wanted}"), hint)
+    error_with_hint(format!("no MachineConfig sets {wanted}"), hint)
 }

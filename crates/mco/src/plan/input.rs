@@ -60,9 +60,18 @@ impl Input {
         }
         let load =
             |files: Vec<PathBuf>| Sources { paths: files, recursive: paths.recursive }.load();
-        let mut current = load(current.to_vec())?;
-        let mut change = load(change.to_vec())?;
         let extra = load(paths.extra.iter().map(|path| (*path).clone()).collect())?;
+        Self::of(load(current.to_vec())?, load(change.to_vec())?, extra, paths.without)
+    }
+
+    /// Takes the current objects, those that change them, and objects that describe the cluster. The
+    /// change deletes the MachineConfigs `without`.
+    pub(crate) fn of(
+        mut current: Loaded,
+        mut change: Loaded,
+        extra: Loaded,
+        without: &[String],
+    ) -> anyhow::Result<Self> {
         let mut faults = std::mem::take(&mut current.faults);
         faults.append(&mut change.faults);
         faults.extend(extra.faults);
@@ -74,7 +83,7 @@ impl Input {
             .cloned()
             .collect();
         let builder = InputBuilder { objects: cluster, faults };
-        builder.build(current.objects, change.objects, paths.without)
+        builder.build(current.objects, change.objects, without)
     }
 
     /// Returns the config of this name from the manifests.

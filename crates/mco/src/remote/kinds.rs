@@ -1,8 +1,9 @@
 //! The kinds of an API server, and the resolution of the names that users give them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
-use kube::Client;
+use kube::{Client, api::ApiResource};
 use mco_core::lint::suggest;
+use serde_json::Value;
 
 use super::call_error;
 use crate::error::error_with_hint;
@@ -37,6 +38,34 @@ impl Kind {
             path.extend(["/", name]);
         }
         path
+    }
+
+    /// Returns the description that a client needs.
+    pub(crate) fn resource(&self) -> ApiResource {
+        ApiResource {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            api_version: self.api_version(),
+            kind: self.name.clone(),
+            plural: self.plural.clone(),
+        }
+    }
+
+    /// Adds the kind to an item of a list, which has none.
+    pub(crate) fn mark(&self, item: &mut Value) {
+        if let Some(members) = item.as_object_mut() {
+            members.entry("apiVersion").or_insert_with(|| Value::String(self.api_version()));
+            members.entry("kind").or_insert_with(|| Value::String(self.name.clone()));
+        }
+    }
+
+    /// Returns `group/version`, or the version in the core group.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// Returns `singular.group/name`.

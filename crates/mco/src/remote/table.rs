@@ -33,7 +33,7 @@ pub(crate) struct Row {
     cells: Vec<Value>,
     /// The object, or its metadata.
     #[serde(default)]
-    object: Value,
+    pub(crate) object: Value,
 }
 
 /// The columns of a table to print.

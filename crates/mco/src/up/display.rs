@@ -12,7 +12,7 @@ use mco_api::{ClusterOperator, MachineConfigPool, label};
 use mco_cluster::{Api, Cache, Object, Shutdown, cache::trim, watch::Config};
 use tokio::sync::{Notify, mpsc};
 
-use super::view::{NodeLine, PoolLine, StatusView, operator_line};
+use super::view::{NodeLine, PoolLine, StatusView, Width, operator_line};
 use crate::{print::Screen, remote::table};
 
 /// Changes within this time are drawn together.
@@ -25,6 +25,31 @@ pub(crate) enum DisplayMode {
     Redraw,
     /// A line is printed for each change.
     Lines,
+}
+
+/// The part of a cluster whose status is printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Name of a pool or of a node; the whole cluster if there is none.
+    pub(crate) name: Option<String>,
+    pub(crate) width: Width,
+}
+
+impl Part {
+    /// Returns the part of a view; nothing if the pool or node is gone.
+    fn of(&self, view: StatusView) -> StatusView {
+        let part = match &self.name {
+            Some(name) => view.about(name).unwrap_or_default(),
+            None => view,
+        };
+        StatusView { width: self.width, ..part }
+    }
+}
+
+/// A line about an object that changed.
+struct ChangedLine {
+    object: String,
+    line: String,
 }
 
 /// Caches of the objects whose status is printed.
@@ -55,7 +80,12 @@ impl ClusterWatch {
         self.operators.ready().await;
         let operator = self.operators.get(label::CLUSTER_OPERATOR);
         let (pools, nodes) = (self.pools.list(), self.nodes.list());
-        StatusView::of(operator.as_deref(), pools.iter().map(|p| &**p), nodes.iter().map(|n| &**n))
+        StatusView::of(
+            operator.as_deref(),
+            pools.iter().map(|p| &**p),
+            nodes.iter().map(|n| &**n),
+            [],
+        )
     }
 
     /// Waits for the next change.
@@ -70,25 +100,44 @@ impl ClusterWatch {
         screen: &mut Screen<'_>,
         shutdown: &Shutdown,
     ) -> io::Result<()> {
+        self.show_part(&Part::default(), mode, screen, shutdown).await
+    }
+
+    /// Prints every change of a part of the cluster until shutdown.
+    pub(crate) async fn show_part(
+        &self,
+        part: &Part,
+        mode: DisplayMode,
+        screen: &mut Screen<'_>,
+        shutdown: &Shutdown,
+    ) -> io::Result<()> {
         match mode {
-            DisplayMode::Redraw => self.redraw(screen, shutdown).await,
-            DisplayMode::Lines => self.print_lines(screen, shutdown).await,
+            DisplayMode::Redraw => self.redraw(part, screen, shutdown).await,
+            DisplayMode::Lines => self.print_lines(part, screen, shutdown).await,
         }
     }
 
     /// Prints a line for each change, in order. No change is skipped.
-    async fn print_lines(&self, screen: &mut Screen<'_>, shutdown: &Shutdown) -> io::Result<()> {
+    async fn print_lines(
+        &self,
+        part: &Part,
+        screen: &mut Screen<'_>,
+        shutdown: &Shutdown,
+    ) -> io::Result<()> {
         let (sender, mut lines) = mpsc::unbounded_channel();
         let ours = |operator: &ClusterOperator| operator.name_any() == label::CLUSTER_OPERATOR;
         send_changes(&self.operators, &sender, move |it| ours(it).then(|| operator_line(it)));
         send_changes(&self.nodes, &sender, |node| Some(NodeLine::of(node).to_string()));
         send_changes(&self.pools, &sender, |pool| Some(PoolLine::of(pool).to_string()));
         loop {
-            let line = tokio::select! {
+            let changed: ChangedLine = tokio::select! {
                 () = shutdown.requested() => return Ok(()),
                 line = lines.recv() => line.expect("`sender` is alive in this scope"),
             };
-            writeln!(screen, "{}", crate::print::visible(&line))?;
+            if part.name.is_some() && !part.of(self.view().await).has(&changed.object) {
+                continue;
+            }
+            writeln!(screen, "{}", crate::print::visible(&changed.line))?;
             if lines.is_empty() {
                 screen.flush()?;
             }
@@ -96,13 +145,18 @@ impl ClusterWatch {
     }
 
     /// Redraws the status after each change.
-    async fn redraw(&self, screen: &mut Screen<'_>, shutdown: &Shutdown) -> io::Result<()> {
+    async fn redraw(
+        &self,
+        part: &Part,
+        screen: &mut Screen<'_>,
+        shutdown: &Shutdown,
+    ) -> io::Result<()> {
         let mut before = StatusView::default();
         let mut drawn = 0;
         loop {
             let view = tokio::select! {
                 () = shutdown.requested() => return Ok(()),
-                view = self.view() => view,
+                view = self.view() => part.of(view),
             };
             if view != before {
                 drawn = draw(&view, drawn, screen)?;
@@ -171,7 +225,7 @@ pub(crate) fn write(view: &StatusView, out: &mut dyn io::Write) -> io::Result<()
         writeln!(out)?;
     }
     for line in &view.explanations {
-        writeln!(out, "{}", crate::print::visible(line))?;
+        writeln!(out, "{}", crate::print::visible(&crate::print::as_called(line)))?;
     }
     Ok(())
 }
@@ -179,7 +233,7 @@ pub(crate) fn write(view: &StatusView, out: &mut dyn io::Write) -> io::Result<()
 /// Sends the line of each object that changes, if the line changes.
 fn send_changes<K: Object>(
     cache: &Cache<K>,
-    sender: &mpsc::UnboundedSender<String>,
+    sender: &mpsc::UnboundedSender<ChangedLine>,
     line: impl Fn(&K) -> Option<String> + Send + Sync + 'static,
 ) {
     let sender = sender.clone();
@@ -188,8 +242,9 @@ fn send_changes<K: Object>(
         if let Some(line) =
             after.and_then(|it| line(it)).filter(|line| before.as_ref() != Some(line))
         {
+            let object = after.and_then(|it| it.meta().name.clone()).unwrap_or_default();
             // The receiver is dropped when the process ends.
-            drop(sender.send(line));
+            drop(sender.send(ChangedLine { object, line }));
         }
     });
 }
@@ -225,7 +280,8 @@ mod tests {
         cache.learn_new(node(2, false, "y"));
         cache.learn_new(node(3, true, "y"));
         cache.learn_new(node(4, false, "y"));
-        let lines: Vec<String> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
+        let sent = std::iter::from_fn(|| changes.try_recv().ok());
+        let lines: Vec<String> = sent.map(|sent| sent.line).collect();
         let want = ["NotReady", "NotReady,SchedulingDisabled", "NotReady"];
         assert_eq!(lines, want.map(|readiness| format!("node a: {readiness}, Unknown")));
     }
@@ -244,7 +300,7 @@ mod tests {
     #[test]
     fn a_view_never_has_more_lines_than_the_terminal() {
         let nodes: Vec<Node> = (0..30).map(node).collect();
-        let view = StatusView::of(None, [], &nodes);
+        let view = StatusView::of(None, [], &nodes, []);
         let text = |rows| String::from_utf8(fitting(&view, rows).unwrap()).unwrap();
         let whole = text(None);
         assert_eq!(text(Some(200)), whole, "all lines fit");

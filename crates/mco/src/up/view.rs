@@ -7,16 +7,11 @@ use std::{collections::BTreeMap, fmt};
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
 use mco_api::{
-    ClusterOperator, MachineConfigPool,
+    ClusterOperator, MachineConfigNode, MachineConfigPool,
     annotation::{self, DaemonState, DrainVerb, Key},
     label,
 };
-use mco_cluster::report::chain;
-use mco_core::{
-    node_index::NodeIndex,
-    rollout::{Hold, NodeView, PoolNodes, PoolView},
-    status::explain,
-};
+use mco_core::progress::{self, NodeProgress, Objects, PoolProgress, Progress};
 
 /// The status line of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,15 +61,35 @@ impl NodeLine {
     }
 
     /// Returns the cells of the line.
-    pub(crate) fn cells(&self) -> Vec<String> {
+    fn cells(&self, progress: Option<&NodeProgress>, width: Width) -> Vec<String> {
         let (name, roles) = (self.name.clone(), self.roles.clone());
-        vec![name, roles, self.readiness().to_owned(), self.state.clone(), self.activity.clone()]
+        let phase = progress.map_or_else(|| self.state.clone(), |it| it.phase.to_string());
+        let mut cells =
+            vec![name, roles, self.readiness().to_owned(), phase, self.activity.clone()];
+        if width == Width::Wide {
+            let since = progress.and_then(|it| it.since.as_ref());
+            let or_none = |text: Option<String>| text.unwrap_or_else(|| "<none>".to_owned());
+            cells.push(or_none(since.map(|Time(since)| format!("{since:.0}"))));
+            cells.push(or_none(progress.and_then(|it| it.waits_for.clone())));
+            cells.push(or_none(progress.and_then(|it| it.next.clone())));
+        }
+        cells
     }
 
     /// Returns the column titles.
-    pub(crate) fn titles() -> Vec<String> {
-        ["NODE", "ROLES", "STATUS", "STATE", "CONFIG"].map(str::to_owned).to_vec()
+    fn titles(width: Width) -> Vec<String> {
+        let narrow = ["NODE", "ROLES", "STATUS", "PHASE", "CONFIG"];
+        let wide = ["SINCE", "WAITS FOR", "NEXT"].iter().filter(|_| width == Width::Wide);
+        narrow.iter().chain(wide).map(|title| (*title).to_owned()).collect()
     }
+}
+
+/// The columns to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Width {
+    #[default]
+    Narrow,
+    Wide,
 }
 
 impl fmt::Display for NodeLine {
@@ -152,6 +167,13 @@ impl PoolLine {
         }
     }
 
+    /// Replaces the counters, which the controller updates last, with those of the nodes.
+    fn counted(mut self, progress: &PoolProgress) -> Self {
+        let counts = [progress.machines, progress.ready, progress.done, progress.degraded];
+        self.counts = counts.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+        self
+    }
+
     /// Returns true if every node runs the pool's config.
     pub(crate) fn is_updated(&self) -> bool {
         self.conditions.first().is_some_and(|updated| updated == "True")
@@ -192,13 +214,15 @@ impl fmt::Display for PoolLine {
 }
 
 /// The status of the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StatusView {
     pub(crate) operator: Option<String>,
     pub(crate) pools: Vec<PoolLine>,
     pub(crate) nodes: Vec<NodeLine>,
+    pub(crate) progress: Progress,
     /// Explanations of degraded and waiting objects, with the remedy.
     pub(crate) explanations: Vec<String>,
+    pub(crate) width: Width,
 }
 
 impl StatusView {
@@ -207,15 +231,48 @@ impl StatusView {
         operator: Option<&ClusterOperator>,
         pools: impl IntoIterator<Item = &'o MachineConfigPool>,
         nodes: impl IntoIterator<Item = &'o Node>,
+        reports: impl IntoIterator<Item = &'o MachineConfigNode>,
     ) -> Self {
         let pools: Vec<&MachineConfigPool> = pools.into_iter().collect();
         let nodes: Vec<&Node> = nodes.into_iter().collect();
+        let reports: Vec<&MachineConfigNode> = reports.into_iter().collect();
+        let progress = progress::of(Objects { pools: &pools, nodes: &nodes, reports: &reports });
+        let line = |pool: &&MachineConfigPool| {
+            let name = pool.name_any();
+            let counted = progress.pools.iter().find(|it| it.name == name);
+            counted.map_or_else(|| PoolLine::of(pool), |it| PoolLine::of(pool).counted(it))
+        };
         Self {
             operator: operator.map(operator_line),
-            explanations: explanations(&pools, &nodes),
-            pools: pools.into_iter().map(PoolLine::of).collect(),
+            pools: pools.iter().map(line).collect(),
             nodes: nodes.into_iter().map(NodeLine::of).collect(),
+            explanations: progress.sentences(),
+            progress,
+            width: Width::Narrow,
         }
+    }
+
+    /// Returns the part about a pool or a node; `None` if neither has this name.
+    pub(crate) fn about(&self, name: &str) -> Option<Self> {
+        let progress = self.progress.about(name)?;
+        let pools =
+            self.pools.iter().filter(|line| progress.pools.iter().any(|it| it.name == line.name));
+        let nodes =
+            self.nodes.iter().filter(|line| progress.nodes.iter().any(|it| it.name == line.name));
+        Some(Self {
+            operator: None,
+            pools: pools.cloned().collect(),
+            nodes: nodes.cloned().collect(),
+            explanations: progress.sentences(),
+            progress,
+            width: self.width,
+        })
+    }
+
+    /// Returns true if a line of the view is about this object.
+    pub(crate) fn has(&self, object: &str) -> bool {
+        let pools = self.pools.iter().map(|line| &line.name);
+        pools.chain(self.nodes.iter().map(|line| &line.name)).any(|name| name == object)
     }
 
     /// Returns true if there are pools and each of them is updated.
@@ -235,131 +292,13 @@ impl StatusView {
     pub(crate) fn tables(&self) -> [Vec<Vec<String>>; 2] {
         let pools =
             std::iter::once(PoolLine::titles()).chain(self.pools.iter().map(PoolLine::cells));
+        let node = |line: &NodeLine| {
+            let progress = self.progress.nodes.iter().find(|it| it.name == line.name);
+            line.cells(progress, self.width)
+        };
         let nodes =
-            std::iter::once(NodeLine::titles()).chain(self.nodes.iter().map(NodeLine::cells));
+            std::iter::once(NodeLine::titles(self.width)).chain(self.nodes.iter().map(node));
         [pools.collect(), nodes.collect()]
-    }
-}
-
-/// Explains everything that is degraded or waiting, by the decisions that the controller makes.
-fn explanations(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
-    let mut node_index = NodeIndex::new(pools.iter().copied());
-    for node in nodes {
-        node_index.set_node(NodeView::of(node), node.labels());
-    }
-    let mut lines = Vec::new();
-    for pool in pools {
-        let holds = node_index.holds(pool);
-        let fleet = node_index.pool_nodes(&pool.name_any());
-        let members: Vec<NodeView> =
-            fleet.into_iter().flat_map(PoolNodes::nodes).cloned().collect();
-        let (slot, other): (Vec<_>, Vec<_>) =
-            holds.iter().cloned().partition(|(_, hold)| matches!(hold, Hold::NoCapacity));
-        lines.extend(explain::summary(&explain::pool(pool, &members, &other)));
-        lines.extend(waiting_for_slot(pool, &members, &holds, &slot));
-        lines.extend(blocked_drains(nodes, &members));
-    }
-    lines.extend(without_pool(&node_index, nodes));
-    lines
-}
-
-/// Explains nodes whose pool cannot be determined.
-fn without_pool(node_index: &NodeIndex, nodes: &[&Node]) -> Vec<String> {
-    let refused = nodes.iter().filter_map(|node| {
-        let error = node_index.pool_of(&node.name_any()).err()?;
-        Some(format!(
-            "node {} is not updated: {}; remove the labels of all custom pools but one",
-            node.name_any(),
-            chain(error)
-        ))
-    });
-    refused.collect()
-}
-
-/// Explains the drains of these members that pods block, with pod and PodDisruptionBudget.
-fn blocked_drains(nodes: &[&Node], members: &[NodeView]) -> Vec<String> {
-    let is_member = |node: &&&Node| members.iter().any(|member| member.name == node.name_any());
-    let line = |node: &&Node| {
-        let record = annotation::DRAIN_RECORD.get(node.annotations()).ok().flatten()?;
-        let requested = text(node, &annotation::DESIRED_DRAIN);
-        let is_current = record.request == requested && !record.blockers.is_empty();
-        let mut blockers: Vec<String> = record
-            .blockers
-            .iter()
-            .take(MAX_NAMES)
-            .map(|blocker| format!("pod {}: {}", blocker.pod, blocker.why))
-            .collect();
-        let more = record.blockers.len().saturating_sub(MAX_NAMES) + record.more;
-        blockers.extend((more > 0).then(|| format!("{more} more pods")));
-        let Time(since) = &record.since;
-        is_current.then(|| {
-            format!(
-                "node {} is draining since {since:.0}, blocked by {}",
-                node.name_any(),
-                blockers.join("; ")
-            )
-        })
-    };
-    nodes.iter().filter(is_member).filter_map(line).collect()
-}
-
-/// Maximum number of nodes named in one sentence.
-const MAX_NAMES: usize = 3;
-
-/// Explains the nodes of `waiting`, which wait for a free slot: the limit, and the nodes that occupy
-/// the slots. `holds` are all nodes that the rollout does not start.
-fn waiting_for_slot(
-    pool: &MachineConfigPool,
-    members: &[NodeView],
-    holds: &[(String, Hold)],
-    waiting: &[(String, Hold)],
-) -> Option<String> {
-    let limit = PoolView::of(pool, members.len()).ok()?.max_unavailable;
-    let target = &pool.spec.configuration.rendered.name;
-    let is_in =
-        |list: &[(String, Hold)], node: &NodeView| list.iter().any(|(name, _)| *name == node.name);
-    let waiting = names(members, |node| is_in(waiting, node) && !node.is_degraded());
-    if waiting.is_empty() {
-        return None;
-    }
-    let mut details = vec![format!("maxUnavailable {limit}")];
-    for state in ["updating", "degraded", "unavailable"] {
-        let names = names(members, |node| slot_state(node) == Some(state));
-        details.extend((!names.is_empty()).then(|| format!("{} {state}", subject(&names))));
-    }
-    let next = names(members, |node| {
-        slot_state(node).is_none() && !is_in(holds, node) && !node.is_updated(target)
-    });
-    details.extend((!next.is_empty()).then(|| format!("{} next", subject(&next))));
-    let noun = if waiting.len() == 1 { "node" } else { "nodes" };
-    let details = details.join(", ");
-    Some(format!("{noun} {} waiting for a free slot ({details})", subject(&waiting)))
-}
-
-/// Returns the state of a node that occupies a slot.
-fn slot_state(node: &NodeView) -> Option<&'static str> {
-    if node.is_degraded() {
-        Some("degraded")
-    } else if node.is_updating() {
-        Some("updating")
-    } else if node.is_unavailable() {
-        Some("unavailable")
-    } else {
-        None
-    }
-}
-
-fn names(nodes: &[NodeView], matches: impl Fn(&NodeView) -> bool) -> Vec<&str> {
-    nodes.iter().filter(|node| matches(node)).map(|node| node.name.as_str()).collect()
-}
-
-/// Joins names with the verb: `a is`, `a, b are`, `a, b, c and 2 more are`.
-fn subject(names: &[&str]) -> String {
-    let listed = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
-    match names.len() {
-        0 | 1 => format!("{listed} is"),
-        count if count <= MAX_NAMES => format!("{listed} are"),
-        count => format!("{listed} and {} more are", count - MAX_NAMES),
     }
 }
 
@@ -449,89 +388,73 @@ mod tests {
 
     // covers: C130, DRN-10
     #[test]
-    fn a_blocked_drain_and_a_node_in_two_custom_pools_are_explained() {
-        let pool = |name: &str| -> MachineConfigPool {
-            serde_json::from_value(json!({
-                "metadata": {"name": name},
-                "spec": {
-                    "nodeSelector": {"matchLabels": {format!("role/{name}"): ""}},
-                    "configuration": {"name": "rendered-b"},
-                },
-            }))
-            .unwrap()
-        };
-        let pools = [pool("worker"), pool("infra"), pool("gpu")];
+    fn columns_show_the_phase_that_the_counters_count() {
+        let pool: MachineConfigPool = serde_json::from_value(json!({
+            "metadata": {"name": "worker"},
+            "spec": {"configuration": {"name": "rendered-b"},
+                     "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}}},
+            "status": {"machineCount": 9, "updatedMachineCount": 9},
+        }))
+        .unwrap();
         let record = json!({
             "request": "drain-rendered-b", "since": "2026-01-01T00:00:00Z",
             "blockers": [{"pod": "shop/web", "why": "PodDisruptionBudget shop/keep requires 1 of 1",
                           "since": "2026-01-01T00:00:00Z"}],
         });
-        let node = |name: &str, labels: &[&str], record: &str| -> Node {
-            let labels: BTreeMap<String, &str> =
-                labels.iter().map(|role| (format!("role/{role}"), "")).collect();
-            serde_json::from_value(json!({
-                "metadata": {"name": name, "labels": labels, "annotations": {
-                    "machineconfiguration.openshift.io/currentConfig": "rendered-a",
-                    "machineconfiguration.openshift.io/desiredConfig": "rendered-b",
-                    "machineconfiguration.openshift.io/state": "Working",
-                    "machineconfiguration.openshift.io/desiredDrain": "drain-rendered-b",
-                    "machineconfiguration.openshift.io/drainRecord": record,
-                }},
-                "spec": {"unschedulable": true},
-            }))
-            .unwrap()
-        };
-        let nodes =
-            [node("n0", &["worker"], &record.to_string()), node("n1", &["gpu", "infra"], "")];
-        let view = StatusView::of(None, &pools, &nodes);
-        assert_eq!(
-            view.explanations,
-            [
-                "node n0 is draining since 2026-01-01T00:00:00Z, blocked by pod shop/web: \
-                 PodDisruptionBudget shop/keep requires 1 of 1",
-                "node n1 is not updated: node n1 belongs to 2 custom roles, cannot proceed with \
-                 this Node; remove the labels of all custom pools but one",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_waiting_node_names_the_limit_and_the_updating_nodes() {
-        let node = |name: &str, ready: &str, desired: &str| -> Node {
-            let annotations = json!({
-                "machineconfiguration.openshift.io/currentConfig": "rendered-a",
-                "machineconfiguration.openshift.io/desiredConfig": desired,
-                "machineconfiguration.openshift.io/state": "Done",
-            });
+        let node = |name: &str, annotations: serde_json::Value| -> Node {
+            let annotations: BTreeMap<String, serde_json::Value> = annotations
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(key, value)| {
+                    (format!("machineconfiguration.openshift.io/{key}"), value.clone())
+                })
+                .collect();
             serde_json::from_value(json!({
                 "metadata": {"name": name, "annotations": annotations,
                              "labels": {"node-role.kubernetes.io/worker": ""}},
-                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             }))
             .unwrap()
         };
-        let pool: MachineConfigPool = serde_json::from_value(json!({
-            "metadata": {"name": "worker"},
-            "spec": {
-                "configuration": {"name": "rendered-b"},
-                "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
-            },
-        }))
-        .unwrap();
         let nodes = [
-            node("a", "True", "rendered-b"),
-            node("b", "True", "rendered-a"),
-            node("c", "True", "rendered-a"),
+            node(
+                "a",
+                json!({"currentConfig": "rendered-a", "desiredConfig": "rendered-b",
+                "state": "Working", "desiredDrain": "drain-rendered-b",
+                "drainRecord": record.to_string()}),
+            ),
+            node(
+                "b",
+                json!({"currentConfig": "rendered-a", "desiredConfig": "rendered-a",
+                "state": "Done"}),
+            ),
         ];
-        let view = StatusView::of(None, [&pool], &nodes);
+        let mut view = StatusView::of(None, [&pool], &nodes, []);
+        let text = |view: &StatusView| {
+            let mut out = Vec::new();
+            super::super::display::write(view, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
         assert_eq!(
-            view.explanations,
-            ["nodes b, c are waiting for a free slot (maxUnavailable 1, a is updating)"]
+            text(&view),
+            "POOL     CONFIG   UPDATED   UPDATING   DEGRADED   MACHINES   READY   DONE   FAILED\n\
+             worker            Unknown   Unknown    Unknown    2          0       0      0\n\
+             \n\
+             NODE   ROLES    STATUS   PHASE      CONFIG\n\
+             a      worker   Ready    Draining   draining for rendered-b\n\
+             b      worker   Ready    Waiting    rendered-a\n\
+             \n\
+             node a is draining since 2026-01-01T00:00:00Z, blocked by pod shop/web: \
+             PodDisruptionBudget shop/keep requires 1 of 1; add pods, or lower the budget with \
+             `kubectl -n shop edit pdb keep`; the drain then continues by itself\n\
+             node b is waiting for a free slot (maxUnavailable 1, a is draining and blocked); fix \
+             node a first: add pods, or lower the budget with `kubectl -n shop edit pdb keep`; the \
+             drain then continues by itself\n"
         );
-        let nodes = [node("a", "False", "rendered-a"), node("b", "True", "rendered-a")];
-        assert_eq!(
-            StatusView::of(None, [&pool], &nodes).explanations.last().map(String::as_str),
-            Some("node b is waiting for a free slot (maxUnavailable 1, a is unavailable)")
-        );
+        view.width = Width::Wide;
+        let wide = text(&view.about("a").unwrap());
+        assert!(wide.contains("00:00:00Z   pod shop/web: PodDisruptionBudget"), "{wide}");
+        assert_eq!(view.about("c"), None);
     }
 }

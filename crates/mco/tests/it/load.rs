@@ -111,7 +111,7 @@ hint: name another directory, or add -R to read subdirectories
 "#]],
     );
     mco(&["check", "-f", "https://example.com/a.yaml"]).assert().code(1).stderr_eq(str![[r#"
-error: https://example.com/a.yaml is a URL, and this command works offline
+error: https://example.com/a.yaml is a URL, and manifests are read from files only
 hint: download the file: curl -fsSL https://example.com/a.yaml | mco … -f -
 
 "#]]);

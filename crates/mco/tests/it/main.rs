@@ -11,6 +11,8 @@ mod check;
 #[cfg(test)]
 mod columns;
 #[cfg(test)]
+mod connection;
+#[cfg(test)]
 mod contents;
 mod daemon;
 mod diff;
@@ -33,6 +35,8 @@ mod host;
 mod install;
 #[cfg(test)]
 mod joining;
+#[cfg(test)]
+mod live;
 mod load;
 #[cfg(test)]
 mod log_level;

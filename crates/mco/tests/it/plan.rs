@@ -187,9 +187,12 @@ fn every_step_is_listed_with_steps() {
 #[test]
 fn a_missing_change_is_an_error() {
     let folder = folder(EMPTY, "/etc/foo", "");
-    folder.mco(&["plan", "-f", "now.yaml"]).assert().code(1).stderr_eq(str![[r#"
-error: no change to plan
-hint: name the current manifests with the first -f and those that change them with the next, or a MachineConfig to delete with --without
+    // One file is a change of a cluster.
+    let alone = folder.mco(&["plan", "-f", "now.yaml"]).env("HOME", folder.path("."));
+    let alone = alone.env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
+    alone.assert().code(1).stderr_eq(str![[r#"
+error: no cluster in .mco
+hint: start one with `mco up`, or name another with --kubeconfig FILE or --dir DIR
 
 "#]]);
     folder.mco(&["plan", "-f", "now.yaml", "--without", "99-nope"]).assert().code(1).stderr_eq(

@@ -45,7 +45,7 @@ hint: print one of its drop-ins: kubelet.service/20-limits.conf
 "#]]);
     mco(&["cat", file]).assert().code(1).stderr_eq(str![[r#"
 error: a config and the name of an entry are required
-hint: run `mco cat FILE NAME`, or `mco cat -f PATH NAME`
+hint: run `mco cat NODE:PATH`, `mco cat FILE NAME`, or `mco cat -f PATH NAME`
 
 "#]]);
 }
@@ -93,7 +93,7 @@ path /b in pool worker:
 "#]]);
     folder.mco(&["why", "-f", "a.yaml", "/aa"]).assert().code(1).stderr_eq(str![[r#"
 note: assuming pools that are not in the input, from role labels: worker
-error: no MachineConfig in the input sets /aa
+error: no MachineConfig sets /aa
 hint: did you mean /a?
 
 "#]]);

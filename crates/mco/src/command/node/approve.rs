@@ -42,7 +42,7 @@ Exit status: 0 all requests of the node are approved, or none waits without NODE
 /// Lists or approves requests.
 pub(super) fn run(args: &ApproveArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = args.connection.writer().await?;
         let now = Clock::System.now();
         let checked = fetch(&client, now).await?;
         let Some(node) = &args.node else { return list(&checked, now, screen) };

@@ -104,7 +104,7 @@ pub(super) fn run(args: &CreateArgs, screen: &mut Screen<'_>) -> anyhow::Result<
     let token = token.ok().context("the system has no random numbers")?;
     let stored = stored(Clock::System.now(), &token)?;
     remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = args.connection.writer().await?;
         check_pool(&client, &args.pool).await?;
         create(&client, &stored).await?;
         print_token(args, &token, &stored, screen)?;

@@ -1,0 +1,136 @@
+use mco_api::PoolName;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::render::BaseImages;
+
+fn time(second: u32) -> Value {
+    json!(format!("2026-01-01T00:00:{second:02}Z"))
+}
+
+/// Builds a MachineConfig with one file, written by a manager at a second.
+fn source(name: &str, text: &str, created: u32, written: u32, by: &str) -> MachineConfig {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name, "creationTimestamp": time(created),
+            "labels": {"machineconfiguration.openshift.io/role": "worker"},
+            "managedFields": [{"manager": by, "operation": "Update", "time": time(written)}],
+        },
+        "spec": {"config": {"ignition": {"version": "3.2.0"}, "storage": {"files": [
+            {"path": format!("/etc/{name}"), "contents": {"source": format!("data:,{text}")}}]}}},
+    }))
+    .unwrap()
+}
+
+fn pool(target: &str) -> MachineConfigPool {
+    serde_json::from_value(json!({
+        "metadata": {"name": "worker"},
+        "spec": {"configuration": {"name": target}, "machineConfigSelector":
+            {"matchLabels": {"machineconfiguration.openshift.io/role": "worker"}}},
+    }))
+    .unwrap()
+}
+
+/// Renders the configs as the pool's controller does, at a second.
+fn rendered(configs: &[&MachineConfig], created: u32) -> MachineConfig {
+    let name = PoolName::try_from("worker".to_owned()).unwrap();
+    let rendered = render::pool(&name, configs, &BaseImages::default()).unwrap();
+    let mut config = MachineConfig::new(rendered.name.as_str(), rendered.spec);
+    config.metadata.creation_timestamp = serde_json::from_value(time(created)).unwrap();
+    config.metadata.owner_references = serde_json::from_value(json!([{
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "name": "worker", "uid": "u", "controller": true}]))
+    .unwrap();
+    config
+}
+
+fn name(config: &MachineConfig) -> String {
+    config.metadata.name.clone().unwrap()
+}
+
+#[test]
+fn a_revision_names_its_changes_and_who_made_them() {
+    let base = source("00-base", "1", 0, 0, "installer");
+    let added = source("50-motd", "1", 10, 10, "kubectl");
+    let edited = source("00-base", "2", 0, 20, "editor");
+    let (one, two) = (rendered(&[&base], 1), rendered(&[&base, &added], 11));
+    let three = rendered(&[&edited, &added], 21);
+    let target = name(&three);
+    let configs = [edited, three, added, two, one];
+    let found = super::of(&pool(&target), &configs);
+    let lines: Vec<String> = found
+        .iter()
+        .map(|revision| {
+            let causes: Vec<String> = revision
+                .causes
+                .iter()
+                .map(|it| {
+                    format!(
+                        "{} {} {}",
+                        it.by,
+                        if it.created { "created" } else { "changed" },
+                        it.config
+                    )
+                })
+                .collect();
+            let mark = if revision.current { " current" } else { "" };
+            let Revision { number, changes, .. } = revision;
+            format!("{number}{mark}: {} | {}", changes.join(", "), causes.join(", "))
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "1:  | ",
+            "2: + /etc/50-motd | kubectl created 50-motd",
+            "3 current: ~ /etc/00-base | editor changed 00-base"
+        ]
+    );
+}
+
+#[test]
+fn a_write_in_the_second_of_a_revision_belongs_to_it() {
+    let base = source("00-base", "1", 1, 1, "installer");
+    let added = source("50-motd", "1", 2, 2, "kubectl");
+    let (one, two) = (rendered(&[&base], 1), rendered(&[&base, &added], 2));
+    let target = name(&two);
+    let causes = |configs: &[MachineConfig]| {
+        let found = super::of(&pool(&target), configs);
+        found[1].causes.iter().map(|it| it.config.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(causes(&[base.clone(), added, one.clone(), two.clone()]), ["50-motd"]);
+    let at_once = source("50-motd", "1", 1, 1, "kubectl");
+    assert_eq!(causes(&[base, at_once, one, two]), ["00-base", "50-motd"]);
+}
+
+#[test]
+fn an_added_config_is_deleted_and_an_edited_one_is_named() {
+    let base = source("00-base", "1", 0, 0, "installer");
+    let added = source("50-motd", "1", 10, 10, "kubectl");
+    let edited = source("00-base", "2", 0, 20, "editor");
+    let (one, two) = (rendered(&[&base], 1), rendered(&[&base, &added], 11));
+    let three = rendered(&[&edited, &added], 21);
+    let images = BaseImages::default();
+
+    let configs = [base, added.clone(), one.clone(), two.clone()];
+    let back = |target: &MachineConfig, configs: &[MachineConfig], to: Option<&str>| {
+        undo(&pool(&name(target)), configs, &images, to)
+    };
+    let delete = (name(&one), Undo::Delete(vec!["50-motd".to_owned()]));
+    assert_eq!(back(&two, &configs, None), Ok(delete.clone()));
+    assert_eq!(back(&two, &configs, Some("1")), Ok(delete.clone()));
+    assert_eq!(back(&two, &configs, Some(&name(&one))), Ok(delete));
+    assert_eq!(back(&two, &configs, Some("2")), Ok((name(&two), Undo::Nothing)));
+    let unknown = UndoError::Unknown { pool: "worker".to_owned(), config: "7".to_owned() };
+    assert_eq!(back(&two, &configs, Some("7")), Err(unknown));
+    assert_eq!(back(&one, &configs, None), Err(UndoError::NoEarlier("worker".to_owned())));
+
+    let configs = [edited, added, one, two.clone(), three.clone()];
+    match back(&three, &configs, None).unwrap() {
+        (to, Undo::Edited(causes)) => {
+            assert_eq!(to, name(&two));
+            assert_eq!((causes[0].config.as_str(), causes[0].by.as_str()), ("00-base", "editor"));
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,393 @@
+//! Progress of a cluster: the phase of each node, its start, what the node waits for and what happens
+//! next.
+//!
+//! The phases follow from the decisions that the controller makes on the same objects, so that a status
+//! never promises what the controller does not do.
+
+mod sentence;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use k8s_openapi::{
+    api::core::v1::Node,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use mco_api::{
+    MachineConfigNode, MachineConfigPool,
+    annotation::{self, DaemonState, DrainRecord, DrainVerb},
+    condition::{NodeCondition, PoolCondition},
+};
+use serde::Serialize;
+
+use crate::{
+    node_index::NodeIndex,
+    rollout::{Hold, NodeView, PoolNodes, PoolView, RolloutCounts},
+    status::explain,
+};
+
+/// The objects that the progress is read from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Objects<'o> {
+    /// All pools.
+    pub pools: &'o [&'o MachineConfigPool],
+    /// All nodes.
+    pub nodes: &'o [&'o Node],
+    /// MachineConfigNodes, which have the start of each phase; none if they cannot be read.
+    pub reports: &'o [&'o MachineConfigNode],
+}
+
+/// The progress of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// Pools by name.
+    pub pools: Vec<PoolProgress>,
+    /// Nodes by name.
+    pub nodes: Vec<NodeProgress>,
+}
+
+/// The progress of one pool. The numbers count nodes by the phase that [`NodeProgress`] gives.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolProgress {
+    /// Name of the pool.
+    pub name: String,
+    /// Config that the nodes are to run; empty until the pool is rendered.
+    pub target: String,
+    /// True if the pool starts no update.
+    pub paused: bool,
+    /// Number of nodes.
+    pub machines: usize,
+    /// Number of nodes in phase Done.
+    pub done: usize,
+    /// Number of nodes in phase Done that are ready.
+    pub ready: usize,
+    /// Number of nodes in phase Degraded.
+    pub degraded: usize,
+    /// Number of nodes between the start and the end of their update.
+    pub updating: usize,
+    /// Faults of the pool itself, with the remedy.
+    pub faults: Vec<String>,
+}
+
+/// The progress of one node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeProgress {
+    /// Name of the node.
+    pub name: String,
+    /// Pool of the node, if there is exactly one.
+    pub pool: Option<String>,
+    /// Phase of the node.
+    pub phase: Phase,
+    /// Start of the phase, if known.
+    pub since: Option<Time>,
+    /// Config that the node runs; empty if its daemon has not reported.
+    pub current: String,
+    /// Config that the node is to run.
+    pub target: String,
+    /// What the node waits for.
+    pub waits_for: Option<String>,
+    /// What happens next, or what the administrator has to do.
+    pub next: Option<String>,
+    /// True if nothing continues without the administrator.
+    pub stuck: bool,
+}
+
+/// The phase of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Phase {
+    /// The node runs the config of its pool.
+    Done,
+    /// The node needs another config and does not get it yet.
+    Waiting,
+    /// The controller selects the node next, or has selected it.
+    Starting,
+    /// The pods of the node are evicted.
+    Draining,
+    /// The daemon changes files, units and the operating system.
+    Applying,
+    /// The machine reboots.
+    Rebooting,
+    /// The controller makes the node schedulable again.
+    Uncordoning,
+    /// The update failed, or files were changed on the node.
+    Degraded,
+    /// The daemon has not reported, or the node belongs to no pool.
+    Unknown,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self {
+            Self::Done => "Done",
+            Self::Waiting => "Waiting",
+            Self::Starting => "Starting",
+            Self::Draining => "Draining",
+            Self::Applying => "Applying",
+            Self::Rebooting => "Rebooting",
+            Self::Uncordoning => "Uncordoning",
+            Self::Degraded => "Degraded",
+            Self::Unknown => "Unknown",
+        };
+        f.pad(word)
+    }
+}
+
+/// A node with the decisions about it.
+struct Member<'o> {
+    node: &'o Node,
+    view: NodeView,
+    report: Option<&'o MachineConfigNode>,
+    hold: Option<Hold>,
+}
+
+/// Reads the progress of a cluster.
+#[must_use]
+pub fn of(objects: Objects<'_>) -> Progress {
+    let mut index = NodeIndex::new(objects.pools.iter().copied());
+    for node in objects.nodes {
+        let labels = node.metadata.labels.clone().unwrap_or_default();
+        index.set_node(NodeView::of(node), &labels);
+    }
+    let mut progress = Progress::default();
+    for pool in objects.pools {
+        let name = pool.metadata.name.as_deref().unwrap_or_default();
+        let holds = index.holds(pool);
+        let fleet = index.pool_nodes(name);
+        let counts = fleet.map(PoolNodes::counts).unwrap_or_default();
+        let views = fleet.into_iter().flat_map(PoolNodes::nodes).cloned();
+        let members: Vec<Member<'_>> =
+            views.filter_map(|view| member(objects, view, &holds)).collect();
+        let nodes = nodes(pool, &members);
+        progress.pools.push(pool_progress(pool, counts, &nodes));
+        progress.nodes.extend(nodes);
+    }
+    let outside = objects.nodes.iter().filter(|node| {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        !progress.nodes.iter().any(|known| known.name == name)
+    });
+    let outside: Vec<NodeProgress> = outside.map(|node| without_pool(&index, node)).collect();
+    progress.nodes.extend(outside);
+    progress.nodes.sort_by(|left, right| left.name.cmp(&right.name));
+    progress.pools.sort_by(|left, right| left.name.cmp(&right.name));
+    progress
+}
+
+impl Progress {
+    /// Returns true if there are pools, and every node of each runs its config.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let is_done = |pool: &PoolProgress| pool.done == pool.machines && pool.faults.is_empty();
+        !self.pools.is_empty() && self.pools.iter().all(is_done)
+    }
+
+    /// Returns the part about one pool and its nodes, or about one node and its pool; `None` if neither
+    /// has this name.
+    #[must_use]
+    pub fn about(&self, name: &str) -> Option<Self> {
+        let node = self.nodes.iter().find(|node| node.name == name);
+        let pool = match node {
+            Some(node) => node.pool.as_deref(),
+            None => Some(self.pools.iter().find(|pool| pool.name == name)?.name.as_str()),
+        };
+        let is_shown = |other: &&NodeProgress| match node {
+            Some(node) => other.name == node.name,
+            None => other.pool.as_deref() == pool,
+        };
+        let pools = self.pools.iter().filter(|other| Some(other.name.as_str()) == pool);
+        let nodes = self.nodes.iter().filter(is_shown);
+        Some(Self { pools: pools.cloned().collect(), nodes: nodes.cloned().collect() })
+    }
+}
+
+fn member<'o>(
+    objects: Objects<'o>,
+    view: NodeView,
+    holds: &[(String, Hold)],
+) -> Option<Member<'o>> {
+    let name = Some(view.name.as_str());
+    let node = objects.nodes.iter().find(|node| node.metadata.name.as_deref() == name)?;
+    let report = objects.reports.iter().find(|it| it.metadata.name.as_deref() == name).copied();
+    let hold = holds.iter().find(|(held, _)| *held == view.name).map(|(_, hold)| hold.clone());
+    Some(Member { node, view, report, hold })
+}
+
+fn pool_progress(
+    pool: &MachineConfigPool,
+    counts: RolloutCounts,
+    nodes: &[NodeProgress],
+) -> PoolProgress {
+    let count = |phase: Phase| nodes.iter().filter(|node| node.phase == phase).count();
+    PoolProgress {
+        name: pool.metadata.name.clone().unwrap_or_default(),
+        target: pool.spec.configuration.rendered.name.clone(),
+        paused: pool.spec.paused,
+        machines: nodes.len(),
+        done: count(Phase::Done),
+        ready: counts.ready,
+        degraded: count(Phase::Degraded),
+        updating: nodes.iter().filter(|node| node.is_updating()).count(),
+        faults: explain::pool(pool, &[], &[]).iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Returns the progress of the nodes of one pool.
+fn nodes(pool: &MachineConfigPool, members: &[Member<'_>]) -> Vec<NodeProgress> {
+    let mut nodes: Vec<NodeProgress> =
+        members.iter().map(|member| node_progress(pool, member)).collect();
+    // The reason to wait for a slot is the progress of the nodes that occupy the slots.
+    let limit = PoolView::of(pool, members.len()).map(|view| view.max_unavailable).ok();
+    let waiting = limit.map(|limit| slot::wait(limit, members, &nodes));
+    for (node, member) in nodes.iter_mut().zip(members) {
+        let is_queued = node.phase == Phase::Waiting && member.hold == Some(Hold::NoCapacity);
+        if let Some(wait) = waiting.as_ref().filter(|_| is_queued) {
+            node.waits_for = Some(wait.cause.clone());
+            node.next = Some(wait.next.clone());
+            node.stuck = wait.stuck;
+        }
+    }
+    nodes
+}
+
+impl NodeProgress {
+    /// Returns true between the start and the end of an update.
+    #[must_use]
+    pub fn is_updating(&self) -> bool {
+        match self.phase {
+            Phase::Starting
+            | Phase::Draining
+            | Phase::Applying
+            | Phase::Rebooting
+            | Phase::Uncordoning => true,
+            Phase::Done | Phase::Waiting | Phase::Degraded | Phase::Unknown => false,
+        }
+    }
+}
+
+fn node_progress(pool: &MachineConfigPool, member: &Member<'_>) -> NodeProgress {
+    let Member { view, .. } = member;
+    let target = &pool.spec.configuration.rendered.name;
+    let phase = phase(target, member);
+    let mut progress = NodeProgress {
+        name: view.name.clone(),
+        pool: pool.metadata.name.clone(),
+        phase,
+        since: since(pool, phase, member),
+        current: view.current.clone(),
+        target: if member.view.is_updating() { view.desired.clone() } else { target.clone() },
+        waits_for: None,
+        next: None,
+        stuck: false,
+    };
+    let pool = pool.metadata.name.as_deref().unwrap_or_default();
+    sentence::fill(&mut progress, pool, member);
+    progress
+}
+
+fn without_pool(index: &NodeIndex, node: &Node) -> NodeProgress {
+    let view = NodeView::of(node);
+    let (waits_for, next) = match index.pool_of(&view.name) {
+        Err(error) => (error.to_string(), "remove the labels of all custom pools but one"),
+        Ok(_) => (
+            "no pool selects the node".to_owned(),
+            "label the node, for example with node-role.kubernetes.io/worker",
+        ),
+    };
+    NodeProgress {
+        name: view.name,
+        pool: None,
+        phase: Phase::Unknown,
+        since: None,
+        current: view.current,
+        target: String::new(),
+        waits_for: Some(waits_for),
+        next: Some(next.to_owned()),
+        stuck: true,
+    }
+}
+
+fn phase(target: &str, member: &Member<'_>) -> Phase {
+    let Member { view, node, .. } = member;
+    let annotations = node.metadata.annotations.clone().unwrap_or_default();
+    let requested = annotation::DESIRED_DRAIN.get(&annotations).ok().flatten();
+    let applied = annotation::LAST_APPLIED_DRAIN.get(&annotations).ok().flatten();
+    let open = requested.as_ref().filter(|_| requested != applied).map(|request| request.verb);
+    if view.is_degraded() {
+        return Phase::Degraded;
+    }
+    if view.current.is_empty() || target.is_empty() {
+        return Phase::Unknown;
+    }
+    if view.is_updated(target) && !view.is_updating() {
+        return Phase::Done;
+    }
+    if !view.is_updating() {
+        return if member.hold.is_some() { Phase::Waiting } else { Phase::Starting };
+    }
+    match (open, &view.state) {
+        (Some(DrainVerb::Drain), _) => Phase::Draining,
+        (_, Some(DaemonState::Rebooting)) => Phase::Rebooting,
+        (Some(DrainVerb::Uncordon), _) => Phase::Uncordoning,
+        (None, Some(DaemonState::Working)) if is_down(node) => Phase::Rebooting,
+        (None, Some(DaemonState::Working)) => Phase::Applying,
+        (None, _) if view.current == view.desired => Phase::Uncordoning,
+        (None, _) => Phase::Starting,
+    }
+}
+
+fn is_down(node: &Node) -> bool {
+    ready_condition(node).is_some_and(|(status, _)| status != "True")
+}
+
+fn ready_condition(node: &Node) -> Option<(&str, Option<&Time>)> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    Some((ready.status.as_str(), ready.last_transition_time.as_ref()))
+}
+
+/// Returns the record of the drain that the daemon requests now.
+fn drain_record(node: &Node) -> Option<DrainRecord> {
+    let annotations = node.metadata.annotations.clone().unwrap_or_default();
+    let record = annotation::DRAIN_RECORD.get(&annotations).ok().flatten()?;
+    let requested = annotations.get(annotation::DESIRED_DRAIN.name());
+    (requested == Some(&record.request)).then_some(record)
+}
+
+fn since(pool: &MachineConfigPool, phase: Phase, member: &Member<'_>) -> Option<Time> {
+    let report = |kind: &NodeCondition| -> Option<Time> {
+        let conditions = member.report?.status.as_ref()?.conditions.iter();
+        let is_true = |it: &&Condition| it.type_ == kind.as_str() && it.status == "True";
+        let mut conditions = conditions.filter(is_true);
+        conditions.next().map(|it| it.last_transition_time.clone())
+    };
+    let of_pool = |kind: &PoolCondition| {
+        let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice());
+        explain::holding(conditions.unwrap_or_default(), kind)?.last_transition_time.clone()
+    };
+    match phase {
+        Phase::Done => report(&NodeCondition::Updated),
+        Phase::Waiting => {
+            report(&NodeCondition::Waiting).or_else(|| of_pool(&PoolCondition::Updating))
+        }
+        Phase::Draining => drain_record(member.node)
+            .map(|it| it.since)
+            .or_else(|| report(&NodeCondition::Cordoned)),
+        Phase::Applying => {
+            report(&NodeCondition::Drained).or_else(|| report(&NodeCondition::UpdatePrepared))
+        }
+        Phase::Rebooting => {
+            let down = ready_condition(member.node).filter(|(status, _)| *status != "True");
+            down.and_then(|(_, time)| time.cloned())
+                .or_else(|| report(&NodeCondition::UpdateExecuted))
+        }
+        Phase::Uncordoning => report(&NodeCondition::RebootedNode),
+        Phase::Degraded => {
+            report(&NodeCondition::NodeDegraded).or_else(|| of_pool(&PoolCondition::NodeDegraded))
+        }
+        Phase::Starting | Phase::Unknown => None,
+    }
+}

@@ -1,0 +1,186 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pool(name: &str, spec: &Value) -> MachineConfigPool {
+    let role = format!("node-role.kubernetes.io/{name}");
+    let mut pool = json!({
+        "metadata": {"name": name},
+        "spec": {"nodeSelector": {"matchLabels": {role: ""}}, "configuration": {"name": "rendered-b"}},
+        "status": {"conditions": [{"type": "Updating", "status": "True",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    });
+    for (member, value) in spec.as_object().unwrap() {
+        pool["spec"][member] = value.clone();
+    }
+    serde_json::from_value(pool).unwrap()
+}
+
+/// Builds a worker that runs `rendered-a`, with annotations and whether it is ready and cordoned.
+fn node(name: &str, ready: bool, cordoned: bool, annotations: &Value) -> Node {
+    let mut all = json!({
+        "machineconfiguration.openshift.io/currentConfig": "rendered-a",
+        "machineconfiguration.openshift.io/desiredConfig": "rendered-a",
+        "machineconfiguration.openshift.io/state": "Done",
+    });
+    for (key, value) in annotations.as_object().unwrap() {
+        all[format!("machineconfiguration.openshift.io/{key}")] = value.clone();
+    }
+    let status = if ready { "True" } else { "False" };
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "annotations": all,
+            "labels": {"node-role.kubernetes.io/worker": ""}},
+        "spec": {"unschedulable": cordoned},
+        "status": {"conditions": [{"type": "Ready", "status": status,
+            "lastTransitionTime": "2026-01-01T00:02:00Z"}]},
+    }))
+    .unwrap()
+}
+
+fn idle(name: &str) -> Node {
+    node(name, true, false, &json!({}))
+}
+
+fn working(name: &str, more: &Value) -> Node {
+    let mut annotations = json!({"desiredConfig": "rendered-b", "state": "Working"});
+    annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    node(name, true, true, &annotations)
+}
+
+fn blocked(name: &str) -> Node {
+    let record = json!({
+        "request": "drain-rendered-b", "since": "2026-01-01T00:01:00Z",
+        "blockers": [{"pod": "shop/web", "owner": "ReplicaSet web",
+            "why": "PodDisruptionBudget shop/keep requires 1 of 1 pods", "since": "2026-01-01T00:01:00Z"}],
+    });
+    working(name, &json!({"desiredDrain": "drain-rendered-b", "drainRecord": record.to_string()}))
+}
+
+fn progress(pool: &MachineConfigPool, nodes: &[Node]) -> Progress {
+    let nodes: Vec<&Node> = nodes.iter().collect();
+    super::of(Objects { pools: &[pool], nodes: &nodes, reports: &[] })
+}
+
+#[test]
+fn each_phase_names_what_the_node_waits_for() {
+    let asked = json!({"desiredDrain": "drain-rendered-b"});
+    let drained =
+        json!({"desiredDrain": "drain-rendered-b", "lastAppliedDrain": "drain-rendered-b"});
+    let back = json!({"desiredDrain": "uncordon-rendered-b", "lastAppliedDrain": "drain-rendered-b",
+        "currentConfig": "rendered-b", "state": "Working"});
+    let done = json!({"currentConfig": "rendered-b", "desiredConfig": "rendered-b"});
+    let mut down = working("n", &drained);
+    down.status = node("n", false, false, &json!({})).status;
+    let mut silent = idle("n");
+    silent.metadata.annotations = None;
+    let rows = [
+        (node("n", true, false, &done), Phase::Done, None),
+        (node("n", true, true, &done), Phase::Done, None),
+        (idle("n"), Phase::Starting, Some("its daemon")),
+        (working("n", &asked), Phase::Draining, Some("the eviction of its pods")),
+        (working("n", &drained), Phase::Applying, Some("its daemon, which applies the config")),
+        (down, Phase::Rebooting, Some("its kubelet")),
+        (working("n", &back), Phase::Uncordoning, Some("the controller, which uncordons it")),
+        (silent, Phase::Unknown, Some("the first report of its daemon")),
+    ];
+    for (node, phase, waits_for) in rows {
+        let progress = progress(&pool("worker", &json!({})), &[node]);
+        let found = &progress.nodes[0];
+        assert_eq!((found.phase, found.waits_for.as_deref()), (phase, waits_for), "{found:?}");
+        assert_eq!(progress.pools[0].done, usize::from(phase == Phase::Done));
+        assert_eq!(progress.is_done(), phase == Phase::Done);
+    }
+}
+
+#[test]
+fn a_waiting_node_names_the_cause_and_never_promises_a_turn() {
+    let plain = pool("worker", &json!({}));
+    let text =
+        |pool: &MachineConfigPool, nodes: &[Node]| progress(pool, nodes).sentences().join("\n");
+    assert_eq!(
+        text(&plain, &[working("a", &json!({})), idle("b"), idle("c")]),
+        "nodes b, c are waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
+         updating); no action needed"
+    );
+    assert_eq!(
+        text(&plain, &[blocked("a"), idle("b")]),
+        "node a is draining since 2026-01-01T00:01:00Z, blocked by pod shop/web: PodDisruptionBudget \
+         shop/keep requires 1 of 1 pods; add pods of ReplicaSet web, or lower the budget with `kubectl \
+         -n shop edit pdb keep`; the drain then continues by itself\n\
+         node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is draining \
+         and blocked); fix node a first: add pods of ReplicaSet web, or lower the budget with `kubectl \
+         -n shop edit pdb keep`; the drain then continues by itself"
+    );
+    let failed =
+        json!({"desiredConfig": "rendered-b", "state": "Degraded", "reason": "it is broken"});
+    assert_eq!(
+        text(&plain, &[node("a", true, false, &failed), idle("b")]),
+        "node a is degraded: it is broken; fix the cause, or revert the change: the node then gets the \
+         pool's config again\n\
+         node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
+         degraded); fix node a first: fix the cause, or revert the change: the node then gets the \
+         pool's config again"
+    );
+    assert_eq!(
+        text(&plain, &[node("a", true, true, &json!({})), idle("b")]),
+        "node a is waiting since 2026-01-01T00:00:00Z: cordoned by the user; run `kubectl uncordon a` \
+         to continue\n\
+         node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
+         unavailable); fix node a first: run `kubectl uncordon a` to continue"
+    );
+    assert_eq!(
+        text(&pool("worker", &json!({"paused": true})), &[idle("a"), idle("b")]),
+        "nodes a, b are waiting since 2026-01-01T00:00:00Z: the pool is paused; run `mco rollout resume \
+         worker` to continue"
+    );
+    assert_eq!(
+        text(&plain, &[node("a", false, false, &json!({})), idle("b")]),
+        "node a is waiting: node a is reporting NotReady=False; make node a ready\n\
+         node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
+         unavailable); fix node a first: make node a ready"
+    );
+}
+
+#[test]
+fn the_numbers_of_a_pool_count_the_phases_of_its_nodes() {
+    let done = json!({"currentConfig": "rendered-b", "desiredConfig": "rendered-b"});
+    let failed = json!({"desiredConfig": "rendered-b", "state": "Degraded", "reason": "x"});
+    let nodes =
+        [node("a", true, false, &done), blocked("b"), node("c", true, false, &failed), idle("d")];
+    let progress = progress(&pool("worker", &json!({"maxUnavailable": 2})), &nodes);
+    let phases: Vec<Phase> = progress.nodes.iter().map(|node| node.phase).collect();
+    assert_eq!(phases, [Phase::Done, Phase::Draining, Phase::Degraded, Phase::Waiting]);
+    let pool = &progress.pools[0];
+    assert_eq!((pool.machines, pool.done, pool.updating, pool.degraded), (4, 1, 1, 1));
+    assert!(!progress.is_done());
+}
+
+#[test]
+fn a_part_has_one_pool_with_its_nodes_or_one_node_with_its_pool() {
+    let (worker, master) = (pool("worker", &json!({})), pool("master", &json!({})));
+    let mut other = idle("m");
+    other.metadata.labels =
+        Some([("node-role.kubernetes.io/master".to_owned(), String::new())].into());
+    let mut stranger = idle("x");
+    stranger.metadata.labels = None;
+    let nodes = [idle("a"), idle("b"), other, stranger];
+    let nodes: Vec<&Node> = nodes.iter().collect();
+    let all = super::of(Objects { pools: &[&worker, &master], nodes: &nodes, reports: &[] });
+    let names = |part: &Progress| {
+        let pools = part.pools.iter().map(|pool| pool.name.as_str());
+        let nodes = part.nodes.iter().map(|node| node.name.as_str());
+        pools.chain(nodes).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(&all), "master worker a b m x");
+    for (name, want) in [("worker", "worker a b"), ("m", "master m"), ("x", "x")] {
+        assert_eq!(names(&all.about(name).unwrap()), want);
+    }
+    assert_eq!(all.about("typo"), None);
+    assert!(
+        all.sentences().contains(
+            &"node x is not updated: no pool selects the node; label the node, for example with \
+          node-role.kubernetes.io/worker"
+                .to_owned()
+        )
+    );
+}

@@ -1,0 +1,96 @@
+//! `mco get -w`: prints objects, and each of them again when it changes.
+
+use std::{io::Write as _, process::ExitCode};
+
+use futures::TryStreamExt as _;
+use http::{Request, header::ACCEPT};
+use kube::{Client, core::WatchEvent};
+use mco_cluster::Shutdown;
+use serde_json::Value;
+
+use super::{GetArgs, ObjectQuery, Output, path, write};
+use crate::{
+    error::error_with_hint,
+    print::Screen,
+    remote::{
+        self,
+        table::{self, Layout, Table},
+    },
+};
+
+/// Prints the objects and every change until a signal arrives or the API server ends the watch.
+pub(super) async fn run(
+    args: &GetArgs,
+    client: &Client,
+    queries: &[ObjectQuery<'_>],
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    let [query] = queries else {
+        return Err(error_with_hint(
+            "--watch shows one kind",
+            "name one kind, and at most one object",
+        ));
+    };
+    let is_table = matches!(args.output, Output::Table | Output::Wide);
+    let whole = ObjectQuery { kind: query.kind, name: None };
+    let mut url = path(args, client, &whole, "watch=true&includeObject=Object")?;
+    if let Some(name) = &query.name {
+        url.push_str("&fieldSelector=metadata.name%3D");
+        url.push_str(name);
+    }
+    let accept = if is_table { table::ACCEPT } else { "application/json" };
+    let request = Request::get(url).header(ACCEPT, accept).body(Vec::new())?;
+    let shutdown = Shutdown::on_signals()?;
+    let events = client.request_events::<Value>(request).await.map_err(remote::call_error)?;
+    let mut events = std::pin::pin!(events);
+    let mut titles = !args.no_headers;
+    loop {
+        let event = tokio::select! {
+            () = shutdown.requested() => return Ok(ExitCode::SUCCESS),
+            event = events.try_next() => event.map_err(remote::call_error)?,
+        };
+        let mut object = match event {
+            None => return Ok(ExitCode::SUCCESS),
+            Some(WatchEvent::Bookmark(_)) => continue,
+            Some(WatchEvent::Error(status)) => {
+                anyhow::bail!("the API server ended the watch: {}", status.message)
+            }
+            Some(
+                WatchEvent::Added(object)
+                | WatchEvent::Modified(object)
+                | WatchEvent::Deleted(object),
+            ) => object,
+        };
+        if is_table {
+            print_rows(args, query, object, &mut titles, screen)?;
+        } else {
+            query.kind.mark(&mut object);
+            write(args, &object, screen)?;
+            if matches!(args.output, Output::JsonPath(_)) {
+                writeln!(screen)?;
+            }
+        }
+        screen.flush()?;
+    }
+}
+
+fn print_rows(
+    args: &GetArgs,
+    query: &ObjectQuery<'_>,
+    object: Value,
+    titles: &mut bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<()> {
+    let table: Table = serde_json::from_value(object)?;
+    let layout = Layout {
+        wide: args.output == Output::Wide,
+        namespace: args.all_namespaces && query.kind.namespaced,
+        kind: false,
+    };
+    let mut lines = table.lines(layout, &query.kind.qualified_singular());
+    if !std::mem::take(titles) {
+        lines.remove(0);
+    }
+    table::write(screen, &lines)?;
+    Ok(())
+}
