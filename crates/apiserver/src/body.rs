@@ -1,6 +1,6 @@
 //! Decodes the bodies of requests: JSON, YAML and protobuf.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -49,8 +49,11 @@ fn snippet(bytes: &[u8]) -> String {
     if bytes.first() == Some(&b'{') {
         return format!("{}{more}", String::from_utf8_lossy(start));
     }
-    let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{hex}{more}")
+    let mut text = String::with_capacity(2 * start.len() + more.len());
+    for byte in start {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text + more
 }
 
 /// Number of bytes of a body that a message shows.
@@ -84,18 +87,19 @@ fn object(value: Value, duplicates: Vec<String>) -> Result<Decoded, String> {
         Value::Object(_) => Ok(Decoded { value, duplicates }),
         // Compat: null is an object without fields.
         Value::Null => Ok(Decoded { value: Value::Object(Map::new()), duplicates }),
-        other => Err(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value \
-             of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-             \"json:\\\"kind,omitempty\\\"\" }}",
-            match other {
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Bool(_) => "bool",
-                _ => "number",
-            }
-        )),
+        Value::Array(_) => Err(not_an_object("array")),
+        Value::String(_) => Err(not_an_object("string")),
+        Value::Bool(_) => Err(not_an_object("bool")),
+        Value::Number(_) => Err(not_an_object("number")),
     }
+}
+
+fn not_an_object(found: &str) -> String {
+    format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value \
+         of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+         \"json:\\\"kind,omitempty\\\"\" }}"
+    )
 }
 
 /// Returns the message of Go for a syntax error, where it is known.

@@ -102,7 +102,18 @@ pub(crate) fn resolved(kind: &'static Type) -> &'static Type {
             Some(Definition::Alias(below)) => resolved(below),
             Some(Definition::Struct(_)) | None => kind,
         },
-        other => other,
+        Type::Text
+        | Type::Bool
+        | Type::Int(_)
+        | Type::Float
+        | Type::Bytes
+        | Type::Quantity
+        | Type::IntOrString
+        | Type::Time
+        | Type::MicroTime
+        | Type::Raw
+        | Type::List(_)
+        | Type::Map(_) => kind,
     }
 }
 
@@ -111,7 +122,17 @@ pub(crate) fn inner(kind: &'static Type) -> Option<&'static Struct> {
     match resolved(kind) {
         Type::Named(name) => struct_of(name),
         Type::List(below) | Type::Map(below) => inner(below),
-        _ => None,
+        Type::Text
+        | Type::Bool
+        | Type::Int(_)
+        | Type::Float
+        | Type::Bytes
+        | Type::Quantity
+        | Type::IntOrString
+        | Type::Time
+        | Type::MicroTime
+        | Type::Raw
+        | Type::Pointer(_) => None,
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn subdomain_faults(text: &str) -> Vec<String> {
     if text.len() > 253 {
         faults.push("must be no more than 253 characters".to_owned());
     }
-    if !text.split('.').all(|part| has_label_form(part)) {
+    if !text.split('.').all(has_label_form) {
         faults.push(SUBDOMAIN.to_owned());
     }
     faults

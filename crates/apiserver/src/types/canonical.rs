@@ -31,10 +31,10 @@ pub(crate) fn read_metadata(metadata: &Value) -> Result<Canonical, String> {
     let Some(found) = struct_of("meta.v1.ObjectMeta") else {
         return Ok(Canonical { object: metadata.clone(), unknown: Vec::new() });
     };
-    let object = match metadata {
-        Value::Object(_) | Value::Null => reader.structure(found, metadata, "metadata")?,
-        other => return Err(reader.mismatch(other, &METADATA)),
-    };
+    if !metadata.is_object() && !metadata.is_null() {
+        return Err(reader.mismatch(metadata, &METADATA));
+    }
+    let object = reader.structure(found, metadata, "metadata")?;
     Ok(Canonical { object, unknown: reader.unknown })
 }
 
@@ -67,11 +67,8 @@ impl Reader {
         path: &str,
     ) -> Result<Value, String> {
         let empty = Map::new();
-        let map = match value {
-            Value::Object(map) => map,
-            // Go leaves the zero value in place of null.
-            _ => &empty,
-        };
+        // Go leaves the zero value in place of null.
+        let map = value.as_object().unwrap_or(&empty);
         let owner = std::mem::replace(&mut self.owner, found.name);
         let mut out = Map::new();
         for (key, below) in map {
@@ -98,14 +95,11 @@ impl Reader {
         let declared = if let Type::Pointer(below) = kind { below } else { kind };
         let wrong = |reader: &Self| Err(reader.mismatch(value, declared));
         match (resolved(kind), value) {
-            (Type::Text, Value::String(_))
+            (Type::Text | Type::IntOrString, Value::String(_))
             | (Type::Bool, Value::Bool(_))
             | (Type::Float, Value::Number(_))
             | (Type::Raw, _) => Ok(value.clone()),
-            (Type::Int(name), Value::Number(number)) => match fits(name, number) {
-                true => Ok(value.clone()),
-                false => wrong(self),
-            },
+            (Type::Int(name), Value::Number(number)) if fits(name, number) => Ok(value.clone()),
             (Type::Bytes, Value::String(text)) => bytes(text),
             (Type::Quantity, Value::String(text)) => quantity::canonical(text).map(Value::String),
             (Type::Quantity, Value::Number(number)) => {
@@ -114,7 +108,6 @@ impl Reader {
             (Type::IntOrString, Value::Number(number)) if fits("int32", number) => {
                 Ok(value.clone())
             }
-            (Type::IntOrString, Value::String(_)) => Ok(value.clone()),
             (Type::Time, Value::String(text)) => time(text, false),
             (Type::MicroTime, Value::String(text)) => time(text, true),
             (Type::List(below), Value::Array(items)) => {
@@ -177,7 +170,13 @@ fn zero(kind: &'static Type) -> Value {
             }
             Value::Object(out)
         }
-        _ => Value::Null,
+        Type::Bytes
+        | Type::Time
+        | Type::MicroTime
+        | Type::Raw
+        | Type::List(_)
+        | Type::Map(_)
+        | Type::Pointer(_) => Value::Null,
     }
 }
 
@@ -220,9 +219,10 @@ fn bytes(text: &str) -> Result<Value, String> {
     match STANDARD.decode(text) {
         Ok(_) => Ok(Value::String(text.to_owned())),
         Err(error) => {
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _) => at,
-                _ => text.len() / 4 * 4,
+            let at = if let base64::DecodeError::InvalidByte(at, _) = error {
+                at
+            } else {
+                text.len() / 4 * 4
             };
             Err(format!("illegal base64 data at input byte {at}"))
         }
@@ -260,15 +260,13 @@ fn spelled(value: &Value) -> String {
 /// Returns the name of a type in Go.
 fn go_name(kind: &'static Type) -> String {
     match kind {
-        Type::Text => "string".to_owned(),
+        Type::Text | Type::Time | Type::MicroTime => "string".to_owned(),
         Type::Bool => "bool".to_owned(),
         Type::Int(name) => (*name).to_owned(),
         Type::Float => "float64".to_owned(),
         Type::Bytes => "[]uint8".to_owned(),
         Type::Quantity => "resource.Quantity".to_owned(),
         Type::IntOrString => "intstr.IntOrString".to_owned(),
-        Type::Time => "string".to_owned(),
-        Type::MicroTime => "string".to_owned(),
         Type::Raw => "runtime.RawExtension".to_owned(),
         Type::List(below) => format!("[]{}", go_name(below)),
         Type::Map(below) => format!("map[string]{}", go_name(below)),

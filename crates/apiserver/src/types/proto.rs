@@ -165,7 +165,18 @@ fn add(
                 map.insert(key, item);
             }
         }
-        kind => {
+        kind @ (Type::Text
+        | Type::Bool
+        | Type::Int(_)
+        | Type::Float
+        | Type::Bytes
+        | Type::Quantity
+        | Type::IntOrString
+        | Type::Time
+        | Type::MicroTime
+        | Type::Raw
+        | Type::Pointer(_)
+        | Type::Named(_)) => {
             out.insert(field.name.to_owned(), value(kind, wire, depth)?);
         }
     }

@@ -6,7 +6,9 @@
 
 mod answer;
 mod differences;
+#[cfg(test)]
 mod notation;
+#[cfg(test)]
 mod servers;
 
 use std::{collections::BTreeSet, io::Write as _, path::Path};

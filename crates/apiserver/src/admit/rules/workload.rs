@@ -79,7 +79,7 @@ fn template(new: &Value) -> Vec<Fault> {
     let place = "spec.template.metadata.labels";
     let labels = object::at(new, &["spec", "template", "metadata", "labels"]);
     let selector = object::at(new, &["spec", "selector"]).filter(|it| !it.is_null());
-    if selector.is_none() || selector.is_some_and(|selector| !is_empty(selector)) {
+    if selector.is_none_or(|selector| !is_empty(selector)) {
         let labelled = json!({"metadata": {"labels": labels}});
         let matches = |selector| Selector::from_object(selector).matches(&labelled);
         if !selector.is_some_and(matches) {

@@ -72,7 +72,7 @@ fn ports(container: &Value, place: &str) -> Vec<Fault> {
             let place = format!("{place}.{field}");
             match number {
                 0 if field == "containerPort" => faults.push(Fault::required(place, "")),
-                0 | 1..=65535 => {}
+                0..=65535 => {}
                 _ => {
                     let rule = "must be between 1 and 65535, inclusive";
                     faults.push(Fault::invalid(place, &json!(number), rule));
