@@ -5,6 +5,7 @@
 mod crash;
 #[cfg(test)]
 mod crds;
+#[cfg(test)]
 mod deletion;
 #[cfg(test)]
 mod fixture;

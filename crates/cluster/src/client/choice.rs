@@ -321,12 +321,11 @@ mod tests {
     #[test]
     fn a_wrong_choice_names_what_exists() {
         let both = &["/one/config", "/two/config"];
-        match choice(both, Some("c"), None).chosen(&read()).unwrap_err() {
-            ChoiceError::Unknown { kind: "context", name, known } => {
-                assert_eq!((name.as_str(), known), ("c", vec!["a".to_owned(), "b".to_owned()]));
-            }
-            error => panic!("{error:?}"),
-        }
+        let error = choice(both, Some("c"), None).chosen(&read()).unwrap_err();
+        let ChoiceError::Unknown { kind: "context", name, known } = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((name.as_str(), known), ("c", vec!["a".to_owned(), "b".to_owned()]));
         let error = choice(both, None, Some("c")).chosen(&read()).unwrap_err();
         assert_eq!(error.to_string(), "unknown cluster \"c\"");
         let error = choice(&["/gone", "/away"], None, None).chosen(&read()).unwrap_err();
