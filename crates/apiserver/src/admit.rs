@@ -53,7 +53,7 @@ pub(crate) fn create(
     let name = object::name(&new).to_owned();
     defaults::fill(resource, &mut new);
     let mut faults = name::check(resource, &new);
-    faults.extend(meta::check(&new));
+    faults.extend(meta::check(resource, &new));
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object::drop_meta(&mut new, field);
     }
@@ -104,7 +104,7 @@ pub(crate) fn update(
         };
     }
     keep_system_fields(old, &mut new);
-    let mut faults = meta::check(&new);
+    let mut faults = meta::check(resource, &new);
     faults.extend(new_finalizers(old, &new));
     defaults::fill(resource, &mut new);
     defaults::changed_object(resource, old, &mut new);

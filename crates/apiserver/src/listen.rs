@@ -51,6 +51,9 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// Name of the database file in the state directory.
 const STATE_FILE: &str = "state.redb";
 
+/// Name of the kubeconfig in the state directory.
+const KUBECONFIG: &str = "kubeconfig";
+
 /// An error that prevents the listener from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
@@ -109,6 +112,9 @@ impl ApiServer {
 
 impl Listener {
     /// Binds to a loopback address. Keys, token and kubeconfig are stored in `dir`.
+    ///
+    /// Port 0 selects the port of the last listener in `dir`, so that kubeconfigs that were copied stay
+    /// valid, or a free one if there was none or its port is taken.
     pub async fn bind(
         api: ApiServer,
         dir: &Path,
@@ -118,14 +124,22 @@ impl Listener {
             return Err(ListenError::NotLoopback(address));
         }
         let bind = |source| ListenError::Bind { address, source };
-        let socket = TcpListener::bind(address).await.map_err(bind)?;
-        let address = socket.local_addr().map_err(bind)?;
         dir::make(dir)?;
+        let last = dir::read(dir, KUBECONFIG)?.and_then(|text| kubeconfig::address(&text));
+        let socket = match last.filter(|last| address.port() == 0 && last.ip() == address.ip()) {
+            Some(last) => TcpListener::bind(last).await.ok(),
+            None => None,
+        };
+        let socket = match socket {
+            Some(socket) => socket,
+            None => TcpListener::bind(address).await.map_err(bind)?,
+        };
+        let address = socket.local_addr().map_err(bind)?;
         let authority = tls::Authority::open(dir)?;
         let token = dir::read_or_create(dir, "token", || Ok(auth::new_token()))?;
         let admin = authority.client("system:admin", "system:masters")?;
         let text = kubeconfig::text(address, authority.certificate(), &admin, &token);
-        let kubeconfig = dir::write(dir, "kubeconfig", text.as_bytes())?;
+        let kubeconfig = dir::write(dir, KUBECONFIG, text.as_bytes())?;
         let acceptor = TlsAcceptor::from(authority.server(address.ip())?);
         let authenticator = Arc::new(TokenAuthenticator::new(token));
         Ok(Self { api, socket, address, kubeconfig, acceptor, authenticator })

@@ -96,44 +96,24 @@ pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static
 
 /// Returns the type behind aliases and pointers.
 pub(crate) fn resolved(kind: &'static Type) -> &'static Type {
-    match kind {
-        Type::Pointer(below) => resolved(below),
-        Type::Named(name) => match TYPES.get(name) {
-            Some(Definition::Alias(below)) => resolved(below),
-            Some(Definition::Struct(_)) | None => kind,
-        },
-        Type::Text
-        | Type::Bool
-        | Type::Int(_)
-        | Type::Float
-        | Type::Bytes
-        | Type::Quantity
-        | Type::IntOrString
-        | Type::Time
-        | Type::MicroTime
-        | Type::Raw
-        | Type::List(_)
-        | Type::Map(_) => kind,
+    if let Type::Pointer(below) = kind {
+        return resolved(below);
     }
+    if let Type::Named(name) = kind
+        && let Some(Definition::Alias(below)) = TYPES.get(name)
+    {
+        return resolved(below);
+    }
+    kind
 }
 
 /// Returns the type with fields behind aliases, pointers and lists.
 pub(crate) fn inner(kind: &'static Type) -> Option<&'static Struct> {
-    match resolved(kind) {
-        Type::Named(name) => struct_of(name),
-        Type::List(below) | Type::Map(below) => inner(below),
-        Type::Text
-        | Type::Bool
-        | Type::Int(_)
-        | Type::Float
-        | Type::Bytes
-        | Type::Quantity
-        | Type::IntOrString
-        | Type::Time
-        | Type::MicroTime
-        | Type::Raw
-        | Type::Pointer(_) => None,
+    let kind = resolved(kind);
+    if let Type::List(below) | Type::Map(below) = kind {
+        return inner(below);
     }
+    if let Type::Named(name) = kind { struct_of(name) } else { None }
 }
 
 fn parse(table: &'static str) -> BTreeMap<&'static str, Definition> {

@@ -9,11 +9,14 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use k8s_openapi::{
     api::core::v1::Node,
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time},
 };
 use mco_api::{
     MachineConfigNode, MachineConfigPool,
@@ -153,23 +156,25 @@ pub fn of(objects: Objects<'_>) -> Progress {
         let labels = node.metadata.labels.clone().unwrap_or_default();
         index.set_node(NodeView::of(node), &labels);
     }
+    let lookup = Lookup {
+        nodes: objects.nodes.iter().map(|node| (name_of(&node.metadata), *node)).collect(),
+        reports: objects.reports.iter().map(|it| (name_of(&it.metadata), *it)).collect(),
+    };
     let mut progress = Progress::default();
     for pool in objects.pools {
-        let name = pool.metadata.name.as_deref().unwrap_or_default();
-        let holds = index.holds(pool);
+        let name = name_of(&pool.metadata);
+        let mut holds: BTreeMap<String, Hold> = index.holds(pool).into_iter().collect();
         let fleet = index.pool_nodes(name);
         let counts = fleet.map(PoolNodes::counts).unwrap_or_default();
         let views = fleet.into_iter().flat_map(PoolNodes::nodes).cloned();
         let members: Vec<Member<'_>> =
-            views.filter_map(|view| member(objects, view, &holds)).collect();
+            views.filter_map(|view| lookup.member(view, &mut holds)).collect();
         let nodes = nodes(pool, &members);
         progress.pools.push(pool_progress(pool, counts, &nodes));
         progress.nodes.extend(nodes);
     }
-    let outside = objects.nodes.iter().filter(|node| {
-        let name = node.metadata.name.as_deref().unwrap_or_default();
-        !progress.nodes.iter().any(|known| known.name == name)
-    });
+    let known: BTreeSet<&str> = progress.nodes.iter().map(|node| node.name.as_str()).collect();
+    let outside = objects.nodes.iter().filter(|node| !known.contains(name_of(&node.metadata)));
     let outside: Vec<NodeProgress> = outside.map(|node| without_pool(&index, node)).collect();
     progress.nodes.extend(outside);
     progress.nodes.sort_by(|left, right| left.name.cmp(&right.name));
@@ -204,16 +209,23 @@ impl Progress {
     }
 }
 
-fn member<'o>(
-    objects: Objects<'o>,
-    view: NodeView,
-    holds: &[(String, Hold)],
-) -> Option<Member<'o>> {
-    let name = Some(view.name.as_str());
-    let node = objects.nodes.iter().find(|node| node.metadata.name.as_deref() == name)?;
-    let report = objects.reports.iter().find(|it| it.metadata.name.as_deref() == name).copied();
-    let hold = holds.iter().find(|(held, _)| *held == view.name).map(|(_, hold)| hold.clone());
-    Some(Member { node, view, report, hold })
+/// The objects by name.
+struct Lookup<'o> {
+    nodes: BTreeMap<&'o str, &'o Node>,
+    reports: BTreeMap<&'o str, &'o MachineConfigNode>,
+}
+
+impl<'o> Lookup<'o> {
+    fn member(&self, view: NodeView, holds: &mut BTreeMap<String, Hold>) -> Option<Member<'o>> {
+        let node = self.nodes.get(view.name.as_str())?;
+        let report = self.reports.get(view.name.as_str()).copied();
+        let hold = holds.remove(&view.name);
+        Some(Member { node, view, report, hold })
+    }
+}
+
+fn name_of(metadata: &ObjectMeta) -> &str {
+    metadata.name.as_deref().unwrap_or_default()
 }
 
 fn pool_progress(

@@ -7,10 +7,10 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::{
     command::{
-        apiserver, apiserver_watcher, apply, cat, check, controller, convert, crds, daemon, delete,
-        diff, doctor, down, events, get, host, install, join, kubelets, must_gather, node,
-        operator, plan, pointer, render, rollout, server, simulate, status, takeover, token,
-        uninstall, up, version, why,
+        apiserver, apiserver_watcher, apply, cat, check, completion, controller, convert, crds,
+        daemon, delete, diff, doctor, down, events, exit_codes, get, host, install, join, kubelets,
+        manual, must_gather, node, operator, plan, pointer, render, rollout, server, simulate,
+        status, takeover, token, uninstall, up, version, why,
     },
     print,
 };
@@ -57,7 +57,7 @@ impl Args {
 
 /// Returns the definition of the command line, whose usage and examples name the program as it was
 /// called.
-fn definition(program: &str) -> clap::Command {
+pub(crate) fn definition(program: &str) -> clap::Command {
     let command = Args::command();
     if program == "mco" { command } else { renamed(command.bin_name(program), program) }
 }
@@ -119,6 +119,9 @@ pub(crate) enum Command {
     Uninstall(uninstall::UninstallArgs),
     Join(join::JoinArgs),
     Server(server::ServerArgs),
+    Completion(completion::CompletionArgs),
+    Manual(manual::ManualArgs),
+    ExitCodes(exit_codes::ExitCodesArgs),
     #[command(name = "surroundings", hide = true)]
     Kubelets(kubelets::KubeletsArgs),
 }
@@ -162,6 +165,9 @@ impl Command {
             | Self::Uninstall(_)
             | Self::Join(_)
             | Self::Server(_)
+            | Self::Completion(_)
+            | Self::Manual(_)
+            | Self::ExitCodes(_)
             | Self::Kubelets(_) => ExitCode::FAILURE,
         }
     }

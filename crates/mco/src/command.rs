@@ -5,6 +5,7 @@ pub(crate) mod apiserver_watcher;
 pub(crate) mod apply;
 pub(crate) mod cat;
 pub(crate) mod check;
+pub(crate) mod completion;
 pub(crate) mod controller;
 pub(crate) mod convert;
 pub(crate) mod crds;
@@ -14,11 +15,13 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod events;
+pub(crate) mod exit_codes;
 pub(crate) mod get;
 pub(crate) mod host;
 pub(crate) mod install;
 pub(crate) mod join;
 pub(crate) mod kubelets;
+pub(crate) mod manual;
 pub(crate) mod must_gather;
 pub(crate) mod node;
 pub(crate) mod operator;
@@ -73,6 +76,9 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Crds(args) => crds::run(args, screen),
         Command::Controller(args) => controller::run(args, verbose),
         Command::Operator(args) => operator::run(args, verbose),
+        Command::Completion(args) => Ok(completion::run(args, screen)),
+        Command::Manual(args) => manual::run(args, screen),
+        Command::ExitCodes(args) => exit_codes::run(args, screen),
         Command::Apiserver(args) => apiserver::run(args, screen),
         Command::ApiserverWatcher(args) => apiserver_watcher::run(args, verbose, screen),
         Command::Server(args) => server::run(args, verbose, screen),

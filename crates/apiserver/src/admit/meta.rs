@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::name;
-use crate::{failure::Fault, object};
+use crate::{failure::Fault, object, resource::Resource};
 
 /// Maximum size of all annotations of an object.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
 /// Validates labels, annotations, owners and finalizers.
-pub(super) fn check(object: &Value) -> Vec<Fault> {
+pub(super) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (key, value) in entries(object, "labels") {
         for rule in name::qualified_faults(key) {
@@ -30,7 +30,7 @@ pub(super) fn check(object: &Value) -> Vec<Fault> {
         faults.push(Fault::too_long("metadata.annotations", MAX_ANNOTATIONS));
     }
     faults.extend(owners(object));
-    faults.extend(finalizers(object));
+    faults.extend(finalizers(resource, object));
     faults
 }
 
@@ -80,12 +80,14 @@ fn owners(object: &Value) -> Vec<Fault> {
     faults
 }
 
-fn finalizers(object: &Value) -> Vec<Fault> {
+fn finalizers(resource: &Resource, object: &Value) -> Vec<Fault> {
     const PLACE: &str = "metadata.finalizers";
     let mut faults = Vec::new();
     for (at, finalizer) in object::finalizers(object).enumerate() {
         let rules = name::qualified_faults(finalizer);
-        if rules.is_empty() && !finalizer.contains('/') && !is_standard(finalizer) {
+        // Compat: only finalizers of built-in kinds need a prefix.
+        let needs_prefix = !resource.custom && !finalizer.contains('/') && !is_standard(finalizer);
+        if rules.is_empty() && needs_prefix {
             let rule = "name is neither a standard finalizer name nor is it fully qualified";
             faults.push(Fault::invalid(format!("{PLACE}[{at}]"), &json!(finalizer), rule));
         }
@@ -113,6 +115,7 @@ mod tests {
 
     #[test]
     fn every_part_of_the_metadata_is_validated() {
+        let configmaps = crate::resource::builtin::by_plural("configmaps");
         for (metadata, expected) in [
             (json!({"labels": {"a b": "c"}}), "metadata.labels: Invalid value: \"a b\": name part"),
             (json!({"labels": {"a": "b c"}}), "metadata.labels: Invalid value: \"b c\": a valid"),
@@ -123,12 +126,21 @@ mod tests {
                 "metadata.ownerReferences.apiVersion: Invalid value: \"\": version must",
             ),
         ] {
-            let faults = check(&json!({"metadata": metadata}));
+            let faults = check(&configmaps, &json!({"metadata": metadata}));
             let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
             assert!(texts.len() == 1 && texts[0].starts_with(expected), "{metadata}: {texts:?}");
         }
         let fine = json!({"labels": {"a.b/c": "d"}, "annotations": {"A.B/C": "any text"},
             "finalizers": ["a.b/c", "orphan"]});
-        assert!(check(&json!({"metadata": fine})).is_empty());
+        assert!(check(&configmaps, &json!({"metadata": fine})).is_empty());
+    }
+
+    #[test]
+    fn finalizers_of_built_in_kinds_have_a_prefix() {
+        let object = json!({"metadata": {"finalizers": ["99-worker-generated-kubelet"]}});
+        let mut resource = crate::resource::builtin::by_plural("configmaps");
+        assert_eq!(check(&resource, &object).len(), 1);
+        resource.custom = true;
+        assert!(check(&resource, &object).is_empty());
     }
 }

@@ -33,6 +33,16 @@ pub(super) fn reserve(dir: &Path, name: &str) -> Result<(), ListenError> {
     options.open(&path).map(drop).map_err(failed(&path))
 }
 
+/// Returns the content of a file, or `None` if the file is missing.
+pub(super) fn read(dir: &Path, name: &str) -> Result<Option<String>, ListenError> {
+    let path = dir.join(name);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(&path)(error)),
+    }
+}
+
 /// Returns the content of a file. If the file is missing, `make` creates the content and the file
 /// is written.
 pub(super) fn read_or_create(
@@ -40,16 +50,12 @@ pub(super) fn read_or_create(
     name: &str,
     make: impl FnOnce() -> Result<String, ListenError>,
 ) -> Result<String, ListenError> {
-    let path = dir.join(name);
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = make()?;
-            write(dir, name, text.as_bytes())?;
-            Ok(text)
-        }
-        Err(error) => Err(failed(&path)(error)),
+    if let Some(text) = read(dir, name)? {
+        return Ok(text);
     }
+    let text = make()?;
+    write(dir, name, text.as_bytes())?;
+    Ok(text)
 }
 
 /// Writes a file that only its owner can read.

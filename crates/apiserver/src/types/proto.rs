@@ -150,35 +150,21 @@ fn add(
         }
         return Ok(());
     }
-    match resolved(&field.kind) {
-        Type::List(below) => {
-            let item = value(below, wire, depth)?;
-            let list = out.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
-            if let Value::Array(list) = list {
-                list.push(item);
-            }
+    let kind = resolved(&field.kind);
+    if let Type::List(below) = kind {
+        let item = value(below, wire, depth)?;
+        let list = out.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(list) = list {
+            list.push(item);
         }
-        Type::Map(below) => {
-            let (key, item) = pair(below, wire, depth)?;
-            let map = out.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
-            if let Value::Object(map) = map {
-                map.insert(key, item);
-            }
+    } else if let Type::Map(below) = kind {
+        let (key, item) = pair(below, wire, depth)?;
+        let map = out.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(map) = map {
+            map.insert(key, item);
         }
-        kind @ (Type::Text
-        | Type::Bool
-        | Type::Int(_)
-        | Type::Float
-        | Type::Bytes
-        | Type::Quantity
-        | Type::IntOrString
-        | Type::Time
-        | Type::MicroTime
-        | Type::Raw
-        | Type::Pointer(_)
-        | Type::Named(_)) => {
-            out.insert(field.name.to_owned(), value(kind, wire, depth)?);
-        }
+    } else {
+        out.insert(field.name.to_owned(), value(kind, wire, depth)?);
     }
     Ok(())
 }

@@ -57,6 +57,25 @@ pub(crate) fn config_map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_port_stays_the_same_while_it_is_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Running::start(dir.path()).await;
+    let address = first.address;
+    first.stop().await;
+    let second = Running::start(dir.path()).await;
+    assert_eq!(second.address, address);
+    second.stop().await;
+
+    let other = tokio::net::TcpListener::bind(address).await.unwrap();
+    let third = Running::start(dir.path()).await;
+    assert_ne!(third.address, address, "another program has the port");
+    let client = client_by(dir.path(), "mco").await;
+    Api::<Namespace>::all(client).get("default").await.unwrap();
+    third.stop().await;
+    drop(other);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_certificate_and_token_authenticate() {
     let dir = tempfile::tempdir().unwrap();
     let running = Running::start(dir.path()).await;

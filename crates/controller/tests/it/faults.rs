@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{
+    api::core::v1::Node,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
@@ -80,6 +83,20 @@ async fn a_restored_api_server_with_lower_versions_is_followed_without_a_restart
     running.await.unwrap();
 }
 
+/// Removes the schema of a kind, so that the API server accepts objects that no client can decode, as
+/// those of a later version may be.
+async fn accept_everything<K: Resource<DynamicType = ()>>(client: &Client) {
+    let name = format!("{}.{}", K::plural(&()), K::group(&()));
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let mut definition = definitions.get(&name).await.unwrap();
+    let schema = json!({"openAPIV3Schema":
+        {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    for version in &mut definition.spec.versions {
+        version.schema = serde_json::from_value(schema.clone()).unwrap();
+    }
+    definitions.replace(&name, &PostParams::default(), &definition).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_config_that_cannot_be_decoded_degrades_its_pools_and_stops_nothing_else() {
     let fleet = Fleet::start(1).await;
@@ -88,14 +105,14 @@ async fn a_config_that_cannot_be_decoded_degrades_its_pools_and_stops_nothing_el
     let second = fleet.rendered_anew(&before).await;
     let api: Api<kube::core::DynamicObject> =
         Api::all_with(fleet.client.clone(), &kube::core::ApiResource::erase::<MachineConfig>(&()));
-    let broken = json!({"metadata": {"finalizers": "MARKER"}});
-    // kube cannot decode the answer either.
-    drop(api.patch("50-broken", &PatchParams::default(), &Patch::Merge(broken)).await);
+    accept_everything::<MachineConfig>(&fleet.client).await;
+    let broken = json!({"spec": {"extensions": "MARKER"}});
+    api.patch("50-broken", &PatchParams::default(), &Patch::Merge(broken)).await.unwrap();
     let degraded = |status: &_| is(status, "RenderDegraded", "True");
     let status = fleet.wait_for_pool("it is degraded", degraded).await;
     let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
     let fault = "MachineConfig 50-broken cannot be decoded: \
-                 unexpected type or missing member at metadata.finalizers";
+                 unexpected type or missing member at spec.extensions";
     assert!(found.message.contains(fault), "{}", found.message);
     assert!(!found.message.contains("MARKER"), "{}", found.message);
     let event = fleet.event("Undecodable").await;
@@ -104,7 +121,7 @@ async fn a_config_that_cannot_be_decoded_degrades_its_pools_and_stops_nothing_el
     assert_eq!(fleet.rendered().await, second);
     fleet.create(&fleet::worker("n1", &second)).await;
     fleet.wait_for_pool("both nodes are counted", |status| status.machine_count == 2).await;
-    let repaired = json!({"metadata": {"finalizers": null}});
+    let repaired = json!({"spec": {"extensions": null}});
     api.patch("50-broken", &PatchParams::default(), &Patch::Merge(repaired)).await.unwrap();
     fleet.wait_for_pool("it has recovered", |status| is(status, "RenderDegraded", "False")).await;
     fleet.stop().await;
@@ -119,8 +136,9 @@ async fn no_node_starts_to_update_while_a_pool_cannot_be_decoded() {
         &kube::core::ApiResource::erase::<MachineConfigPool>(&()),
     );
     fleet.infra_pool().await;
-    let broken = json!({"metadata": {"finalizers": "oops"}});
-    drop(api.patch("infra", &PatchParams::default(), &Patch::Merge(broken)).await);
+    accept_everything::<MachineConfigPool>(&fleet.client).await;
+    let broken = json!({"spec": {"paused": "oops"}});
+    api.patch("infra", &PatchParams::default(), &Patch::Merge(broken)).await.unwrap();
     fleet.event("Undecodable").await;
     fleet.apply_config("50-more", "/etc/more").await;
     let after = fleet.rendered_anew(&before).await;
@@ -133,7 +151,7 @@ async fn no_node_starts_to_update_while_a_pool_cannot_be_decoded() {
         })
         .await;
     assert!(fleet.under_way(&after).await.is_empty());
-    let repaired = json!({"metadata": {"finalizers": null}});
+    let repaired = json!({"spec": {"paused": false}});
     api.patch("infra", &PatchParams::default(), &Patch::Merge(repaired)).await.unwrap();
     assert_eq!(fleet.wait_for_start(&after).await, "n0");
     fleet.stop().await;

@@ -4,8 +4,9 @@
 //! up. The lock file contains the process id of the holder.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -32,9 +33,10 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
-    /// Creates the directory if it is missing and takes the lock.
+    /// Creates the directory, for its owner only, if it is missing and takes the lock.
     pub(crate) fn lock(dir: &Path) -> anyhow::Result<Self> {
-        Root::create(dir)?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.with_context(|| format!("failed to create {}", dir.display()))?;
         let path = dir.join(LOCK);
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -169,6 +171,8 @@ fn holder(lock: &mut File) -> io::Result<Option<Pid>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -177,6 +181,8 @@ mod tests {
         let dir = folder.path().join("a/.mco");
         assert!(matches!(UpState::read(&dir).unwrap(), UpState::Absent));
         let state = StateDir::lock(&dir).unwrap();
+        let mode = dir.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "it contains keys");
         let second = StateDir::lock(&dir).unwrap_err().to_string();
         assert!(second.contains(&format!("(process {})", std::process::id())), "{second}");
         assert!(matches!(UpState::read(&dir).unwrap(), UpState::Running { process: Some(_), .. }));

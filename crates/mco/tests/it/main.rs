@@ -55,6 +55,8 @@ mod rights;
 mod seed;
 mod server;
 mod settings;
+#[cfg(test)]
+mod shell;
 mod show;
 mod simulate;
 #[cfg(test)]
