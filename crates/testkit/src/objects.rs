@@ -2,9 +2,14 @@
 //! a daemon leaves them after an update.
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{
+    api::core::v1::Node,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, CustomResourceValidation, JSONSchemaProps,
+    },
+};
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
 };
 use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, annotation, label};
@@ -77,4 +82,24 @@ pub async fn create_controller_config(client: &Client, version: &str) -> anyhow:
     let status = Patch::Merge(status);
     api.patch_status(label::CONTROLLER_CONFIG, &PatchParams::default(), &status).await?;
     Ok(())
+}
+
+/// Removes the schema of a kind, so that the API server accepts objects that no client can decode, as
+/// those of a later version may be.
+pub async fn accept_everything<K: Resource<DynamicType = ()>>(
+    client: &Client,
+) -> Result<(), kube::Error> {
+    let name = format!("{}.{}", K::plural(&()), K::group(&()));
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let mut definition = definitions.get(&name).await?;
+    let schema = JSONSchemaProps {
+        type_: Some("object".to_owned()),
+        x_kubernetes_preserve_unknown_fields: Some(true),
+        ..JSONSchemaProps::default()
+    };
+    for version in &mut definition.spec.versions {
+        let schema = Some(schema.clone());
+        version.schema = Some(CustomResourceValidation { open_api_v3_schema: schema });
+    }
+    definitions.replace(&name, &PostParams::default(), &definition).await.map(drop)
 }

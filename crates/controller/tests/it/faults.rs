@@ -6,10 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
@@ -83,20 +80,6 @@ async fn a_restored_api_server_with_lower_versions_is_followed_without_a_restart
     running.await.unwrap();
 }
 
-/// Removes the schema of a kind, so that the API server accepts objects that no client can decode, as
-/// those of a later version may be.
-async fn accept_everything<K: Resource<DynamicType = ()>>(client: &Client) {
-    let name = format!("{}.{}", K::plural(&()), K::group(&()));
-    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    let mut definition = definitions.get(&name).await.unwrap();
-    let schema = json!({"openAPIV3Schema":
-        {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    for version in &mut definition.spec.versions {
-        version.schema = serde_json::from_value(schema.clone()).unwrap();
-    }
-    definitions.replace(&name, &PostParams::default(), &definition).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_config_that_cannot_be_decoded_degrades_its_pools_and_stops_nothing_else() {
     let fleet = Fleet::start(1).await;
@@ -105,7 +88,7 @@ async fn a_config_that_cannot_be_decoded_degrades_its_pools_and_stops_nothing_el
     let second = fleet.rendered_anew(&before).await;
     let api: Api<kube::core::DynamicObject> =
         Api::all_with(fleet.client.clone(), &kube::core::ApiResource::erase::<MachineConfig>(&()));
-    accept_everything::<MachineConfig>(&fleet.client).await;
+    objects::accept_everything::<MachineConfig>(&fleet.client).await.unwrap();
     let broken = json!({"spec": {"extensions": "MARKER"}});
     api.patch("50-broken", &PatchParams::default(), &Patch::Merge(broken)).await.unwrap();
     let degraded = |status: &_| is(status, "RenderDegraded", "True");
@@ -136,7 +119,7 @@ async fn no_node_starts_to_update_while_a_pool_cannot_be_decoded() {
         &kube::core::ApiResource::erase::<MachineConfigPool>(&()),
     );
     fleet.infra_pool().await;
-    accept_everything::<MachineConfigPool>(&fleet.client).await;
+    objects::accept_everything::<MachineConfigPool>(&fleet.client).await.unwrap();
     let broken = json!({"spec": {"paused": "oops"}});
     api.patch("infra", &PatchParams::default(), &Patch::Merge(broken)).await.unwrap();
     fleet.event("Undecodable").await;

@@ -149,14 +149,12 @@ async fn write_invalid_configs(client: &Client, controller: &Process) {
     };
     let degraded = object_wait::wait_until(pools, "worker", "a refusal", is_degraded).await;
     degraded.expect("the config is refused");
-    // An object that cannot be decoded: finalizers are a list. Neither can the answer.
-    let path = format!("/apis/{}/machineconfigs/98-wrong", resource.api_version);
-    let body = json!({"metadata": {"finalizers": MARKER}}).to_string().into_bytes();
-    let request = http::Request::patch(path)
-        .header("content-type", "application/merge-patch+json")
-        .body(body)
-        .expect("a request");
-    client.request_text(request).await.expect("the API server does not check finalizers");
+    // An object that cannot be decoded: extensions are a list.
+    let accepted = objects::accept_everything::<MachineConfig>(client).await;
+    accepted.expect("the definition is replaced");
+    let broken = Patch::Merge(json!({"spec": {"extensions": MARKER}}));
+    let patched = configs.patch("98-wrong", &PatchParams::default(), &broken).await;
+    patched.expect("the API server does not check extensions");
     let said = || controller.log().contains("decode").then_some(());
     api::wait("a log line about the object that cannot be decoded", PATIENCE, said)
         .expect("the controller names the fault");

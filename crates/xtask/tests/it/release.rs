@@ -8,7 +8,7 @@ use xtask::release::{self, notes, sbom};
 /// Crates that `cargo build --release` compiles for the binary, build scripts and macros included.
 ///
 /// A first build waits for each of them. Raise this number only with a reason in the commit.
-const UNITS: usize = 262;
+const UNITS: usize = 265;
 
 const CHANGELOG: &str = "# Changelog\n\n## Unreleased\n\n- next\n\n## 1.2.0 - 2026-01-02\n\n\
                          ### Fixed\n- this\n\n## 1.1.0\n- before\n";
