@@ -103,8 +103,20 @@ impl<'a> Server<'a> {
             if !answer.body.to_string().contains("ResourceVersionTooLarge") || self.is_ahead(step) {
                 return answer;
             }
+            self.write_unrelated().await;
         }
         self.send_once(step).await
+    }
+
+    /// Creates a ConfigMap outside the sequences. With the etcd of Debian the cache of kube-apiserver
+    /// learns of a new version only by a change of its own kind.
+    async fn write_unrelated(&self) {
+        let body = json!({"metadata": {"generateName": "unrelated-"}}).to_string().into_bytes();
+        let request = Request::post("/api/v1/namespaces/default/configmaps")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body));
+        let made = self.client.send(request.expect("a request")).await.expect("an answer");
+        assert_eq!(made.status().as_u16(), 201, "an unrelated ConfigMap is created");
     }
 
     /// Returns true if the request itself asks for a version that does not exist yet.
