@@ -92,9 +92,9 @@ pub struct NodeProgress {
     pub current: String,
     /// Config that the node is to run.
     pub target: String,
-    /// What the node waits for.
+    /// Cause of the wait; `None` if the node does not wait.
     pub waits_for: Option<String>,
-    /// What happens next, or what the administrator has to do.
+    /// Next step of the update, or the remedy that the administrator applies.
     pub next: Option<String>,
     /// True if nothing continues without the administrator.
     pub stuck: bool,

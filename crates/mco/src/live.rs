@@ -17,7 +17,7 @@ pub(crate) const CLUSTER: &str = "<cluster>";
 /// The objects to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// What is rendered: MachineConfigs, pools and the ControllerConfig.
+    /// Inputs of the rendering: MachineConfigs, pools and the ControllerConfig.
     Configs,
     /// Also nodes, pods, budgets and the MachineConfiguration.
     Cluster,

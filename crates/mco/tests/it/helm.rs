@@ -141,7 +141,7 @@ async fn the_chart_installs_an_operator_that_works() {
     assert!(said.contains("run `helm uninstall mco -n default` first"), "{said}");
     text(&helm(&["uninstall", "mco"], kubeconfig).unwrap());
     assert!(deployments.get_opt(OPERATOR).await.unwrap().is_none());
-    // What machines have joined with is not Helm's to delete.
+    // Helm keeps the namespaces, which contain the credentials of joined machines.
     let namespaces = Api::<Namespace>::all(client);
     assert!(namespaces.get(label::NAMESPACE).await.unwrap().metadata.deletion_timestamp.is_none());
     let (code, said) = uninstall(&server);
