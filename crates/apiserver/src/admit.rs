@@ -18,6 +18,10 @@ use crate::{
     schema,
 };
 
+/// Priority classes that every cluster has, with their values.
+pub(crate) const SYSTEM_PRIORITIES: [(&str, i64); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
 /// The part of an object that a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -33,12 +37,14 @@ pub(crate) struct Admitted {
     pub(crate) unknown: Vec<String>,
 }
 
-/// Builds the object to store for a create request.
+/// Builds the object to store for a create request. `own` records the owner of what the request and
+/// the defaults set.
 pub(crate) fn create(
     resource: &Resource,
     mut new: Value,
     now: Timestamp,
     bits: u128,
+    own: impl FnOnce(&mut Value),
 ) -> Result<Admitted, Failure> {
     let unknown = read(resource, &mut new)?;
     if !object::meta(&new, "resourceVersion").is_empty() {
@@ -62,19 +68,30 @@ pub(crate) fn create(
     if resource.generation {
         object::set_meta(&mut new, "generation", 1);
     }
+    // Compat: the annotation that counts the templates of a DaemonSet belongs to its creator.
+    let is_owned_late = resource.custom || resource.kind == "DaemonSet";
+    let mut own = Some(own);
+    if let Some(own) = own.take_if(|_| !is_owned_late) {
+        own(&mut new);
+    }
     defaults::new_object(resource, &mut new);
     complete(resource, &mut new);
     let pruned = validate(resource, &name, &mut new, None, Part::Main, faults, now)?;
+    if let Some(own) = own {
+        own(&mut new);
+    }
     Ok(Admitted { object: new, unknown: [unknown, pruned].concat() })
 }
 
-/// Builds the object to store for an update of `old`. Equal to `old` when nothing changes.
+/// Builds the object to store for an update of `old`. Equal to `old` when nothing changes. `own`
+/// records the owner of what the request changes.
 pub(crate) fn update(
     resource: &Resource,
     old: &Value,
     mut new: Value,
     part: Part,
     now: Timestamp,
+    own: impl FnOnce(&mut Value),
 ) -> Result<Admitted, Failure> {
     let name = object::name(old).to_owned();
     let unknown = read(resource, &mut new)?;
@@ -84,9 +101,10 @@ pub(crate) fn update(
         let owners = object::at(&new, &["metadata", "managedFields"]).cloned();
         let metadata = new.get("metadata").cloned();
         new = old.clone();
-        // Compat: a kubelet writes the labels of its node with the status.
-        if let (Some(metadata), "Node", false) = (metadata, &*resource.kind, resource.custom) {
+        // Compat: a write of the status of a built-in kind may change the metadata, too.
+        if let Some(metadata) = metadata.filter(|_| !resource.custom) {
             object::map_of(&mut new).insert("metadata".into(), metadata);
+            keep_metadata_of_status(resource, old, &mut new);
         }
         if let Some(owners) = owners {
             object::set_meta(&mut new, "managedFields", owners);
@@ -103,14 +121,25 @@ pub(crate) fn update(
             None => map.remove("status"),
         };
     }
+    if part == Part::Status {
+        defaults::stamp_conditions(resource, old, &mut new, now);
+    }
     keep_system_fields(old, &mut new);
     let mut faults = meta::check(resource, &new);
     faults.extend(new_finalizers(old, &new));
     defaults::fill(resource, &mut new);
+    defaults::keep_count(resource, old, &mut new);
+    let mut own = Some(own);
+    if let Some(own) = own.take_if(|_| !resource.custom) {
+        own(&mut new);
+    }
     defaults::changed_object(resource, old, &mut new);
     complete(resource, &mut new);
     let pruned = validate(resource, &name, &mut new, Some(old), part, faults, now)?;
-    if resource.generation && content_differs(old, &new) {
+    if let Some(own) = own {
+        own(&mut new);
+    }
+    if resource.generation && is_new_generation(resource, part, old, &new) {
         let generation = object::at(old, &["metadata", "generation"]).and_then(Value::as_u64);
         object::set_meta(&mut new, "generation", generation.unwrap_or(0) + 1);
     }
@@ -220,6 +249,40 @@ fn new_finalizers(old: &Value, new: &Value) -> Option<Fault> {
     })
 }
 
+/// Restores the metadata that a write of the status does not change.
+fn keep_metadata_of_status(resource: &Resource, old: &Value, new: &mut Value) {
+    let field = match resource.kind.as_str() {
+        "Deployment" => "labels",
+        "Pod" => "ownerReferences",
+        _ => return,
+    };
+    match object::at(old, &["metadata", field]) {
+        Some(value) => object::set_meta(new, field, value.clone()),
+        None => object::drop_meta(new, field),
+    }
+}
+
+/// Returns true if a change counts as a new generation.
+fn is_new_generation(resource: &Resource, part: Part, old: &Value, new: &Value) -> bool {
+    let labels = |object: &Value| object::at(object, &["metadata", "labels"]).cloned();
+    let annotations = |object: &Value| object::at(object, &["metadata", "annotations"]).cloned();
+    match resource.kind.as_str() {
+        // Compat: a priority class keeps its first generation; a slice counts its labels, and a
+        // Deployment its annotations.
+        "PriorityClass" if !resource.custom => false,
+        "EndpointSlice" if !resource.custom && labels(old) != labels(new) => true,
+        "Deployment"
+            if !resource.custom && part == Part::Main && annotations(old) != annotations(new) =>
+        {
+            true
+        }
+        _ if resource.custom && !resource.status => {
+            content_differs(old, new) || old.get("status") != new.get("status")
+        }
+        _ => content_differs(old, new),
+    }
+}
+
 /// Returns true if anything but metadata and status changed.
 fn content_differs(old: &Value, new: &Value) -> bool {
     let content = |value: &Value| {
@@ -250,7 +313,7 @@ fn validate(
     }
     if &*resource.collection == builtin::CRDS {
         match part {
-            Part::Main => faults.extend(crd::establish(new, now)),
+            Part::Main => faults.extend(crd::establish(new, old, now)),
             Part::Status => {}
         }
     }

@@ -74,13 +74,16 @@ fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
         with_snippet: false,
-        budget: serde_saphyr::budget! { max_documents: 1, max_nodes: 250_000, max_depth: 100 },
+        budget: serde_saphyr::budget! { max_documents: 1, max_nodes: 250_000, max_depth: MAX_DEPTH },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
     };
     let value = serde_saphyr::from_str_with_options::<Value>(text, options)
         .map_err(|error| format!("yaml: {error}"))?;
     object(value, Vec::new())
 }
+
+/// Maximum depth of a YAML body. The parser calls itself for each level.
+const MAX_DEPTH: usize = 60;
 
 fn object(value: Value, duplicates: Vec<String>) -> Result<Decoded, String> {
     match value {

@@ -66,6 +66,15 @@ pub(crate) fn uuid(bits: u128) -> String {
     out
 }
 
+/// Returns true if the text is a version 4 UUID, as servers assign them.
+pub(crate) fn is_uuid(text: &str) -> bool {
+    let is_digit = |c: char| c.is_ascii_hexdigit();
+    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
+    lengths == [8, 4, 4, 4, 12]
+        && text.chars().all(|c| c == '-' || is_digit(c))
+        && text.split('-').nth(2).is_some_and(|part| part.starts_with('4'))
+}
+
 /// Returns the five characters that complete a `generateName`. The alphabet has no vowels, so that
 /// no words arise.
 pub(crate) fn suffix(bits: u128) -> String {
@@ -88,6 +97,13 @@ mod tests {
     fn a_uuid_has_version_and_variant_bits() {
         assert_eq!(uuid(0), "00000000-0000-4000-8000-000000000000");
         assert_eq!(uuid(u128::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        for (text, expected) in [
+            (uuid(7), true),
+            ("00000000-0000-0000-0000-000000000000".to_owned(), false),
+            ("u-1".to_owned(), false),
+        ] {
+            assert_eq!(is_uuid(&text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use crate::{
     object,
     path::Target,
-    resource::{Resource, catalog::Served, group_version},
+    resource::{Resource, builtin::NAMESPACES, catalog::Served, group_version},
     review::REVIEWS,
 };
 
-const VERBS: [&str; 8] =
+/// Verbs of every stored resource.
+pub(crate) const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// Returns the legacy discovery document of `target`, if it exists.
@@ -83,7 +84,7 @@ fn resources(served: &Served, group: &str, version: &str) -> Option<Value> {
     let mut list = Vec::new();
     for resource in served.values().filter(|one| one.group == group && one.version == version) {
         list.push(json!({"name": resource.plural, "singularName": resource.singular,
-            "namespaced": resource.namespaced, "kind": resource.kind, "verbs": VERBS,
+            "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs(resource),
             "shortNames": resource.short_names, "categories": resource.categories}));
         for (name, kind, verbs) in parts(resource) {
             let mut part = json!({"name": format!("{}/{name}", resource.plural),
@@ -99,7 +100,7 @@ fn resources(served: &Served, group: &str, version: &str) -> Option<Value> {
     }
     for review in REVIEWS.iter().filter(|one| one.group == group && version == "v1") {
         list.push(json!({"name": review.plural, "singularName": review.kind.to_lowercase(),
-            "namespaced": false, "kind": review.kind, "verbs": ["create"]}));
+            "namespaced": review.namespaced, "kind": review.kind, "verbs": ["create"]}));
     }
     (!list.is_empty()).then(|| {
         json!({"kind": "APIResourceList", "apiVersion": "v1",
@@ -107,21 +108,41 @@ fn resources(served: &Served, group: &str, version: &str) -> Option<Value> {
     })
 }
 
-type Part<'a> = (&'static str, (&'a str, &'a str, &'a str), &'static [&'static str]);
+/// Returns the verbs of a resource. Namespaces are deleted one by one.
+pub(crate) fn verbs(resource: &Resource) -> Vec<&'static str> {
+    let is_left_out =
+        |verb: &str| &*resource.collection == NAMESPACES && verb == "deletecollection";
+    VERBS.into_iter().filter(|verb| !is_left_out(verb)).collect()
+}
+
+/// A subresource: its name, its kind with group and version, and its verbs.
+pub(crate) type Part<'a> = (&'static str, (&'a str, &'a str, &'a str), &'static [&'static str]);
 
 /// Returns the subresources of a resource: name, kind, verbs.
-fn parts(resource: &Resource) -> Vec<Part<'_>> {
+pub(crate) fn parts(resource: &Resource) -> Vec<Part<'_>> {
     let mut out: Vec<Part<'_>> = Vec::new();
     if resource.status {
         let kind = (resource.group.as_str(), resource.version.as_str(), resource.kind.as_str());
         out.push(("status", kind, &["get", "patch", "update"]));
     }
-    if resource.kind == "Deployment" && !resource.custom {
+    if resource.has_scale() {
         let kind = ("autoscaling", "v1", "Scale");
         out.push(("scale", kind, &["get", "patch", "update"]));
     }
-    if resource.kind == "Pod" && resource.group.is_empty() {
-        out.push(("eviction", ("policy", "v1", "Eviction"), &["create"]));
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Pod") => {
+            out.push(("binding", ("", "v1", "Binding"), &["create"]));
+            out.push(("eviction", ("policy", "v1", "Eviction"), &["create"]));
+        }
+        ("", "ServiceAccount") => {
+            let kind = ("authentication.k8s.io", "v1", "TokenRequest");
+            out.push(("token", kind, &["create"]));
+        }
+        ("certificates.k8s.io", "CertificateSigningRequest") => {
+            let kind = (resource.group.as_str(), resource.version.as_str(), resource.kind.as_str());
+            out.push(("approval", kind, &["get", "patch", "update"]));
+        }
+        _ => {}
     }
     out
 }
@@ -152,7 +173,8 @@ fn aggregated_version(group: &str, version: &str, resources: Option<&Vec<Arc<Res
     let mut list: Vec<Value> =
         resources.into_iter().flatten().map(|one| aggregated_resource(one)).collect();
     for review in REVIEWS.iter().filter(|one| one.group == group) {
-        list.push(json!({"resource": review.plural, "scope": "Cluster",
+        let scope = if review.namespaced { "Namespaced" } else { "Cluster" };
+        list.push(json!({"resource": review.plural, "scope": scope,
             "singularResource": review.kind.to_lowercase(), "verbs": ["create"],
             "responseKind": kind_of((group, version, review.kind))}));
     }
@@ -169,7 +191,7 @@ fn aggregated_resource(resource: &Resource) -> Value {
         .collect();
     json!({"resource": resource.plural, "responseKind": kind_of(kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": resource.singular, "verbs": VERBS,
+        "singularResource": resource.singular, "verbs": verbs(resource),
         "shortNames": resource.short_names, "categories": resource.categories,
         "subresources": parts})
 }

@@ -1,6 +1,6 @@
 //! Failed requests. Each becomes a `Status` object with the message that kube-apiserver gives.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -106,6 +106,12 @@ impl Fault {
     pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
         let message = format!("Too long: may not be more than {most} bytes");
         Self { field: field.into(), kind: FaultKind::TooLong, message }
+    }
+
+    /// Builds the error for a list with too many items.
+    pub(crate) fn too_many(field: impl Into<String>, count: usize, most: usize) -> Self {
+        let message = format!("Too many: {count}: must have at most {most} items");
+        Self { field: field.into(), kind: FaultKind::TooMany, message }
     }
 
     /// Builds the error for a field that must not be set or changed.
@@ -227,15 +233,20 @@ impl Failure {
                        "message": format!("conflict with {manager}")})
             })
             .collect();
-        let listed: Vec<String> = conflicts
-            .iter()
-            .map(|(manager, field)| format!("conflict with {manager}: {field}"))
-            .collect();
-        let (count, plural) = (conflicts.len(), if conflicts.len() == 1 { "" } else { "s" });
-        let message = if let [only] = listed.as_slice() {
-            format!("Apply failed with {count} conflict{plural}: {only}")
+        let message = if let [(manager, field)] = conflicts {
+            format!("Apply failed with 1 conflict: conflict with {manager}: {field}")
         } else {
-            format!("Apply failed with {count} conflict{plural}: [{}]", listed.join(", "))
+            let mut listed: BTreeMap<&str, String> = BTreeMap::new();
+            for (manager, field) in conflicts {
+                let fields = listed.entry(manager).or_default();
+                fields.push_str("\n- ");
+                fields.push_str(field);
+            }
+            let listed: Vec<String> = listed
+                .iter()
+                .map(|(manager, fields)| format!("conflicts with {manager}:{fields}"))
+                .collect();
+            format!("Apply failed with {} conflicts: {}", conflicts.len(), listed.join("\n"))
         };
         let mut failure = Self::new(StatusCode::CONFLICT, "Conflict", message);
         failure.details = Some(json!({ "causes": causes }));
@@ -303,6 +314,53 @@ impl Failure {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
+    /// 500: the same failure as kube-apiserver gives it where it does not expect one.
+    pub(crate) fn without_reason(self) -> Self {
+        let message = self.message.replacen("invalid resource version: ", "", 1);
+        Self::unexplained(message)
+    }
+
+    /// Adds a cause.
+    pub(crate) fn because(mut self, cause: &Value) -> Self {
+        if let Some(details) = self.details.as_mut().and_then(Value::as_object_mut) {
+            details.insert("causes".into(), json!([cause]));
+        }
+        self
+    }
+
+    /// 403: the caller has no right to the request. The resource is empty for other paths.
+    pub(crate) fn no_access(group: &str, resource: &str, name: &str, why: &str) -> Self {
+        let qualified =
+            if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+        let message = match (resource, name) {
+            ("", _) => format!("forbidden: {why}"),
+            (_, "") => format!("{qualified} is forbidden: {why}"),
+            _ => format!("{qualified} \"{name}\" is forbidden: {why}"),
+        };
+        let mut failure = Self::new(StatusCode::FORBIDDEN, "Forbidden", message);
+        let parts = [("name", name), ("group", group), ("kind", resource)];
+        let parts = parts.into_iter().filter(|(_, value)| !value.is_empty());
+        let parts = parts.map(|(key, value)| (key.to_owned(), Value::from(value)));
+        failure.details = Some(Value::Object(parts.collect()));
+        failure
+    }
+
+    /// A policy denies the request, with the code of its reason.
+    pub(crate) fn denied(resource: &Resource, name: &str, reason: &'static str, why: &str) -> Self {
+        let mut failure = Self::forbidden(resource, name, why);
+        failure.code = match reason {
+            "Forbidden" => StatusCode::FORBIDDEN,
+            "Unauthorized" => StatusCode::UNAUTHORIZED,
+            "RequestEntityTooLarge" => StatusCode::PAYLOAD_TOO_LARGE,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        failure.reason = reason;
+        if let Some(map) = failure.details.as_mut().and_then(Value::as_object_mut) {
+            map.insert("causes".into(), json!([{"message": why}]));
+        }
+        failure
+    }
+
     /// 405: the resource is served, but not this verb.
     pub(crate) fn method() -> Self {
         Self::new(
@@ -347,6 +405,12 @@ impl Failure {
             "RequestEntityTooLarge",
             format!("Request entity too large: limit is {limit}"),
         )
+    }
+
+    /// 408: the client sends the body of its request too slowly.
+    pub(crate) fn slow_body() -> Self {
+        let message = "the body of the request did not arrive in time";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message)
     }
 
     /// 410: the requested resourceVersion is no longer in the watch history.

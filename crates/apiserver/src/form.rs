@@ -55,6 +55,15 @@ pub(crate) fn stored(resource: &Resource, mut value: Value) -> Value {
     value
 }
 
+/// Returns the fields that a resource names differently than the stored form: the stored name and its
+/// own.
+pub(crate) fn renamed(resource: &Resource) -> &'static [(&'static str, &'static str)] {
+    match resource.form {
+        Form::Same => &[],
+        Form::NewEvent => &EVENT_FIELDS,
+    }
+}
+
 fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
     if let Some(value) = map.remove(from) {
         map.insert(to.to_owned(), value);

@@ -5,17 +5,22 @@
 //! `patch`), into the store (`store`). All modules except `server` and `store` are pure.
 
 mod admit;
+mod authorize;
 mod body;
 mod budget;
 mod clock;
 mod discovery;
 mod failure;
 mod form;
+mod kubelets;
 mod listen;
 mod object;
 mod openapi;
+mod outage;
+mod page;
 mod patch;
 mod path;
+mod policy;
 mod query;
 mod resource;
 mod review;
@@ -25,9 +30,14 @@ mod server;
 mod service;
 mod store;
 mod table;
+mod token;
 mod types;
 
 pub use clock::{Clock, Entropy, FixedClock, SystemClock, system_entropy};
+pub use kubelets::{Kubelets, Log};
 pub use listen::{ListenError, Listener};
+pub use page::kinds_table;
 pub use server::Body;
-pub use service::{ApiServer, PodDeletion, Settings, StartError};
+pub use service::{
+    ApiServer, Authorization, Controllers, OnDenied, PodDeletion, Settings, StartError,
+};

@@ -2,6 +2,7 @@
 //! certificate or token.
 
 mod auth;
+mod connections;
 mod dir;
 mod kubeconfig;
 mod tls;
@@ -17,24 +18,22 @@ use std::{
 };
 
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
     failure::Failure,
-    review::Identity,
     server::{self, Body},
     service::{ApiServer, Settings, StartError},
 };
 use auth::TokenAuthenticator;
+use connections::{Admitted, Connections, Limits};
 
 /// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,8 +41,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the request line and the headers.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum number of open connections. Each watch of an HTTP/1 client takes one.
-const MAX_CONNECTIONS: usize = 4096;
+/// Limits of the open connections. A client that has not authenticated sends a request at once, so
+/// that few of them are open at a time.
+const LIMITS: Limits = Limits { all: 4096, unknown: 256 };
 
 /// Time that open requests get to finish when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -111,11 +111,23 @@ impl ApiServer {
 }
 
 impl Listener {
-    /// Binds to a loopback address. Keys, token and kubeconfig are stored in `dir`.
+    /// Binds to a loopback address. Keys, token and kubeconfig, with the context `mco`, are stored in
+    /// `dir`.
+    pub async fn bind(
+        api: ApiServer,
+        dir: &Path,
+        address: SocketAddr,
+    ) -> Result<Self, ListenError> {
+        Self::bind_as("mco", api, dir, address).await
+    }
+
+    /// Binds to a loopback address. Keys, token and kubeconfig, with the context `context`, are stored
+    /// in `dir`.
     ///
     /// Port 0 selects the port of the last listener in `dir`, so that kubeconfigs that were copied stay
     /// valid, or a free one if there was none or its port is taken.
-    pub async fn bind(
+    pub async fn bind_as(
+        context: &str,
         api: ApiServer,
         dir: &Path,
         address: SocketAddr,
@@ -138,7 +150,7 @@ impl Listener {
         let authority = tls::Authority::open(dir)?;
         let token = dir::read_or_create(dir, "token", || Ok(auth::new_token()))?;
         let admin = authority.client("system:admin", "system:masters")?;
-        let text = kubeconfig::text(address, authority.certificate(), &admin, &token);
+        let text = kubeconfig::text(context, address, authority.certificate(), &admin, &token);
         let kubeconfig = dir::write(dir, KUBECONFIG, text.as_bytes())?;
         let acceptor = TlsAcceptor::from(authority.server(address.ip())?);
         let authenticator = Arc::new(TokenAuthenticator::new(token));
@@ -159,30 +171,42 @@ impl Listener {
 
     /// Serves requests until `stop` completes, then lets open requests finish.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let connections = Connections::new(LIMITS);
         let graceful = GracefulShutdown::new();
         let mut stop = std::pin::pin!(stop);
         loop {
-            let permit = Arc::clone(&permits).acquire_owned();
             let accepted = tokio::select! {
                 () = &mut stop => break,
-                accepted = async { (permit.await, self.socket.accept().await) } => accepted,
+                accepted = self.socket.accept() => accepted,
             };
-            let (Ok(permit), Ok((stream, _))) = accepted else {
+            let Ok((stream, peer)) = accepted else {
                 // Accept fails mostly because the process is out of file descriptors: wait, then
                 // try again.
                 tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            if self.api.server.outage.lasts() {
+                continue;
+            }
+            let Some(admitted) = connections.admit(peer.ip()) else {
+                tracing::debug!(%peer, "Refused a connection: all others are in use");
                 continue;
             };
             let connection = ClientConnection {
                 api: self.api.clone(),
                 acceptor: self.acceptor.clone(),
                 authenticator: Arc::clone(&self.authenticator),
+                admitted: Arc::new(admitted),
             };
             let watcher = graceful.watcher();
             tokio::spawn(async move {
-                connection.serve(stream, watcher).await;
-                drop(permit);
+                let state = Arc::clone(&connection.admitted.connection);
+                let api = connection.api.clone();
+                tokio::select! {
+                    () = connection.serve(stream, watcher) => {}
+                    () = state.closed() => {}
+                    () = api.server.outage.begun() => {}
+                }
             });
         }
         drop(self.socket);
@@ -196,6 +220,7 @@ struct ClientConnection {
     api: ApiServer,
     acceptor: TlsAcceptor,
     authenticator: Arc<TokenAuthenticator>,
+    admitted: Arc<Admitted>,
 }
 
 impl ClientConnection {
@@ -208,14 +233,32 @@ impl ClientConnection {
         };
         let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let certified = peer.and_then(|certificate| auth::certified(certificate));
-        let (api, authenticator) = (self.api, self.authenticator);
-        let service = service_fn(move |request: Request<Incoming>| {
-            let (api, authenticator) = (api.clone(), Arc::clone(&authenticator));
-            let certified = certified.clone();
+        if certified.is_some() {
+            self.admitted.connection.authenticate();
+        }
+        let (api, authenticator, admitted) = (self.api, self.authenticator, self.admitted);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let (api, admitted) = (api.clone(), Arc::clone(&admitted));
+            let open = auth::is_open(request.method(), request.uri().path());
+            let mut caller =
+                certified.clone().or_else(|| authenticator.authenticate(request.headers()));
+            if caller.is_none()
+                && let Some((account, claims)) = api.server.account_of(request.headers())
+            {
+                request.extensions_mut().insert(claims);
+                caller = Some(account);
+            }
             async move {
-                Ok::<Response<Body>, Infallible>(
-                    answer(&api, &authenticator, certified, request).await,
-                )
+                let response = match caller {
+                    Some(caller) => {
+                        let busy = admitted.begin();
+                        let response = api.server.handle(request, caller).await;
+                        response.map(|body| while_held(body, busy))
+                    }
+                    None if open => api.server.handle(request, auth::anonymous()).await,
+                    None => server::refuse(&Failure::unauthorized()),
+                };
+                Ok::<Response<Body>, Infallible>(response)
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -228,16 +271,11 @@ impl ClientConnection {
     }
 }
 
-async fn answer(
-    api: &ApiServer,
-    authenticator: &TokenAuthenticator,
-    certified: Option<Identity>,
-    request: Request<Incoming>,
-) -> Response<Body> {
-    let open = auth::is_open(request.method(), request.uri().path());
-    match certified.or_else(|| authenticator.authenticate(request.headers())) {
-        Some(caller) => api.server.handle(request, caller).await,
-        None if open => api.server.handle(request, auth::anonymous()).await,
-        None => server::refuse(&Failure::unauthorized()),
-    }
+/// Keeps a value until the last part of a body was sent.
+fn while_held(body: Body, held: impl Send + 'static) -> Body {
+    body.map_frame(move |frame| {
+        let _ = &held;
+        frame
+    })
+    .boxed_unsync()
 }

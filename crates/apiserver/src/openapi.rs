@@ -1,117 +1,122 @@
-//! The `OpenAPI` documents that kubectl needs: the requests that take `fieldValidation`, and the
-//! schemas of custom resources for `kubectl explain`.
+//! The `OpenAPI` documents: what `kubectl explain` prints, and the requests that take
+//! `fieldValidation`.
+//!
+//! They are made of the table of types and of the schemas of `CustomResourceDefinition`s when a client
+//! asks for one, and kept until the served kinds change.
 
-use serde_json::{Map, Value, json};
+mod old;
+mod paths;
+mod schemas;
 
-use crate::{
-    object,
-    resource::{Resource, catalog::Served},
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Arc, Mutex, OnceLock},
 };
 
-/// Returns the document at a path below `/openapi`.
-pub(crate) fn document(served: &Served, path: &str) -> Option<Value> {
-    if path == "/openapi/v3" {
-        return Some(index(served));
-    }
-    let place = path.strip_prefix("/openapi/v3/")?;
-    let resources: Vec<&Resource> =
-        served.values().map(AsRef::as_ref).filter(|one| base(one) == place).collect();
-    if resources.is_empty() {
-        return None;
-    }
-    let mut paths = Map::new();
-    let mut schemas = Map::new();
-    for resource in resources {
-        add_paths(resource, &mut paths);
-        schemas.insert(schema_name(resource), schema(resource));
-    }
-    Some(json!({"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.0"},
-        "paths": paths, "components": {"schemas": schemas}}))
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use self::schemas::Schemas;
+use crate::{resource::catalog::Served, review::REVIEWS};
+
+/// Version of the API in the documents.
+const VERSION: &str = "v1.36.0";
+
+/// A document with its hash.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    pub(crate) body: Bytes,
+    pub(crate) hash: String,
 }
 
-fn base(resource: &Resource) -> String {
-    if resource.group.is_empty() {
-        format!("api/{}", resource.version)
-    } else {
-        format!("apis/{}/{}", resource.group, resource.version)
+impl Document {
+    fn new(value: &Value) -> Self {
+        let body = serde_json::to_vec(value).expect("a JSON value can be encoded");
+        let digest = ring::digest::digest(&ring::digest::SHA512, &body);
+        let mut hash = String::new();
+        for byte in digest.as_ref() {
+            let _ = write!(hash, "{byte:02X}");
+        }
+        Self { body: body.into(), hash }
     }
 }
 
-fn index(served: &Served) -> Value {
-    let mut paths = Map::new();
+/// The documents of the kinds that are served.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    latest: Mutex<Option<(Arc<Served>, Arc<Made>)>>,
+}
+
+/// The documents of the kinds that are served at one moment.
+#[derive(Debug)]
+struct Made {
+    /// Documents of v3, by path.
+    new: BTreeMap<String, Document>,
+    /// The document of v2, which few clients ask for.
+    old: OnceLock<Document>,
+}
+
+impl Documents {
+    /// Returns the document at a path, such as `/openapi/v3/apis/apps/v1`.
+    pub(crate) fn find(&self, served: &Arc<Served>, path: &str) -> Option<Document> {
+        let mut latest = self.latest.lock().expect("no holder of this lock panics");
+        let made = match &*latest {
+            Some((of, made)) if Arc::ptr_eq(of, served) => Arc::clone(made),
+            _ => {
+                let made = Arc::new(Made { new: documents(served), old: OnceLock::new() });
+                *latest = Some((Arc::clone(served), Arc::clone(&made)));
+                made
+            }
+        };
+        drop(latest);
+        match path {
+            "/openapi/v2" => Some(made.old.get_or_init(|| old_document(&made.new)).clone()),
+            _ => made.new.get(path).cloned(),
+        }
+    }
+}
+
+/// Returns the v3 documents of the served kinds, by path.
+fn documents(served: &Served) -> BTreeMap<String, Document> {
+    let mut groups: BTreeMap<String, (Map<String, Value>, Schemas)> = BTreeMap::new();
     for resource in served.values() {
-        let base = base(resource);
-        let url = format!("/openapi/v3/{base}");
-        paths.entry(base).or_insert_with(|| json!({"serverRelativeURL": url}));
+        let base = paths::base(&resource.group, &resource.version);
+        let (paths, schemas) = groups.entry(base).or_default();
+        paths::add(resource, paths, schemas);
     }
-    json!({ "paths": paths })
-}
-
-fn gvk(resource: &Resource) -> Value {
-    json!({"group": resource.group, "version": resource.version, "kind": resource.kind})
-}
-
-fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
-    let base = base(resource);
-    let scope = if resource.namespaced { "namespaces/{namespace}/" } else { "" };
-    let collection = format!("/{base}/{scope}{}", resource.plural);
-    let call = |action: &str, options: &[&str]| {
-        let parameters: Vec<Value> = options
-            .iter()
-            .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string"}}))
-            .collect();
-        let reference = format!("#/components/schemas/{}", schema_name(resource));
-        json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk(resource),
-            "parameters": parameters, "responses": {"200": {"description": "OK",
-            "content": {"application/json": {"schema": {"$ref": reference}}}}}})
-    };
-    let write = ["dryRun", "fieldManager", "fieldValidation"];
-    paths.insert(
-        collection.clone(),
-        json!({"get": call("list", &["labelSelector", "fieldSelector", "limit", "continue"]),
-            "post": call("post", &write)}),
-    );
-    paths.insert(
-        format!("{collection}/{{name}}"),
-        json!({"get": call("get", &[]), "put": call("put", &write),
-            "patch": call("patch", &["dryRun", "fieldManager", "fieldValidation", "force"]),
-            "delete": call("delete", &["dryRun"])}),
-    );
-}
-
-fn schema_name(resource: &Resource) -> String {
-    let mut parts: Vec<&str> = resource.group.split('.').filter(|part| !part.is_empty()).collect();
-    parts.reverse();
-    parts.extend([resource.version.as_str(), resource.kind.as_str()]);
-    parts.join(".")
-}
-
-fn schema(resource: &Resource) -> Value {
-    let mut schema = resource.written_schema.as_deref().cloned().unwrap_or_else(|| json!({}));
-    let map = object::map_of(&mut schema);
-    map.insert("type".into(), "object".into());
-    map.insert("x-kubernetes-group-version-kind".into(), json!([gvk(resource)]));
-    let properties = object::map_mut(map, "properties");
-    for (field, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
-        properties.entry(field).or_insert_with(|| json!({"type": kind}));
+    for review in &REVIEWS {
+        let (paths, schemas) = groups.entry(paths::base(review.group, "v1")).or_default();
+        paths::add_review(review, paths, schemas);
     }
-    schema
+    let values: BTreeMap<String, Value> = groups
+        .into_iter()
+        .map(|(base, (paths, schemas))| {
+            let document = json!({"openapi": "3.0.0",
+                "info": {"title": "Kubernetes", "version": VERSION},
+                "paths": paths, "components": {"schemas": schemas}});
+            (base, document)
+        })
+        .collect();
+    let mut out = BTreeMap::new();
+    let mut index = Map::new();
+    for (base, value) in &values {
+        let path = format!("/openapi/v3/{base}");
+        let document = Document::new(value);
+        let url = format!("{path}?hash={}", document.hash);
+        index.insert(base.clone(), json!({"serverRelativeURL": url}));
+        out.insert(path, document);
+    }
+    out.insert("/openapi/v3".to_owned(), Document::new(&json!({ "paths": index })));
+    out
+}
+
+/// Returns the v2 document of the kinds of v3 documents.
+fn old_document(new: &BTreeMap<String, Document>) -> Document {
+    let values: Vec<Value> =
+        new.values().filter_map(|one| serde_json::from_slice(&one.body).ok()).collect();
+    Document::new(&old::document(values.iter(), VERSION))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::resource::catalog::Catalog;
-
-    #[test]
-    fn every_indexed_document_exists_and_has_field_validation() {
-        let served = Catalog::new().served();
-        let index = document(&served, "/openapi/v3").unwrap();
-        for (place, entry) in index["paths"].as_object().unwrap() {
-            let url = entry["serverRelativeURL"].as_str().unwrap();
-            let found = document(&served, url).unwrap();
-            assert!(found.to_string().contains("fieldValidation"), "{place}");
-        }
-        assert_eq!(document(&served, "/openapi/v2"), None);
-    }
-}
+mod tests;

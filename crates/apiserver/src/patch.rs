@@ -1,11 +1,15 @@
 //! The four patch formats: JSON patch, merge patch, strategic merge patch and server-side apply.
 
-pub(crate) mod fields;
+mod fields;
+pub(crate) mod managed;
+mod place;
 pub(crate) mod ssa;
-pub(crate) mod strategic;
+mod strategic;
+mod walk;
 
 use serde_json::Value;
 
+use self::place::Place;
 use crate::{
     body,
     failure::{Failure, type_name},
@@ -73,7 +77,7 @@ fn applied(bytes: &[u8], resource: &Resource) -> Result<Value, Failure> {
 }
 
 /// Returns the object after a patch other than server-side apply.
-pub(crate) fn apply(patch: &Patch, current: &Value) -> Result<Value, Failure> {
+pub(crate) fn apply(patch: &Patch, current: &Value, resource: &Resource) -> Result<Value, Failure> {
     let mut new = current.clone();
     match patch {
         Patch::Json(patch) => {
@@ -82,7 +86,7 @@ pub(crate) fn apply(patch: &Patch, current: &Value) -> Result<Value, Failure> {
             }
         }
         Patch::Merge(patch) => json_patch::merge(&mut new, patch),
-        Patch::Strategic(patch) => strategic::merge(&mut new, patch),
+        Patch::Strategic(patch) => strategic::merge(Place::root(resource), &mut new, patch)?,
         Patch::Apply(_) => {}
     }
     if new.is_object() {

@@ -98,6 +98,29 @@ impl Query {
         Ok(())
     }
 
+    /// Validates the options of a watch.
+    pub(crate) fn check_watch(&self) -> Result<(), Failure> {
+        const PLACE: &str = "resourceVersionMatch";
+        let kind = self.version_match.as_str();
+        let faults: Vec<Fault> = if self.send_initial {
+            let rule = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            let is_right = kind == "NotOlderThan";
+            (!is_right).then(|| Fault::forbidden(PLACE, rule)).into_iter().collect()
+        } else if kind.is_empty() {
+            Vec::new()
+        } else {
+            let rule =
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            let unknown = Fault::not_supported(PLACE, kind, &["NotOlderThan"]);
+            let unknown = Some(unknown).filter(|_| kind != "NotOlderThan");
+            [Fault::forbidden(PLACE, rule)].into_iter().chain(unknown).collect()
+        };
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::invalid_kind("meta.k8s.io", "ListOptions", "", &faults))
+    }
+
     /// Validates the options of a list.
     pub(crate) fn check_list(&self) -> Result<(), Failure> {
         let version = self.resource_version.as_deref().unwrap_or("");

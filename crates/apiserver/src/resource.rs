@@ -79,6 +79,45 @@ impl Resource {
         group_version(&self.group, &self.version)
     }
 
+    /// Returns true if the resource has the subresource `scale`.
+    pub(crate) fn has_scale(&self) -> bool {
+        !self.custom
+            && self.group == "apps"
+            && matches!(self.kind.as_str(), "Deployment" | "ReplicaSet")
+    }
+
+    /// Returns true if the answer to a delete is the deleted object.
+    pub(crate) fn is_shown_when_deleted(&self) -> bool {
+        !self.custom && self.group.is_empty() && matches!(&*self.kind, "Service" | "ServiceAccount")
+    }
+
+    /// Returns true if an update of an absent object creates it.
+    pub(crate) fn is_created_by_update(&self) -> bool {
+        const KINDS: [&str; 8] = [
+            "Service",
+            "Endpoints",
+            "Event",
+            "Lease",
+            "Role",
+            "RoleBinding",
+            "ClusterRole",
+            "ClusterRoleBinding",
+        ];
+        !self.custom && KINDS.contains(&self.kind.as_str())
+    }
+
+    /// Returns true if an update must name the version that it replaces.
+    pub(crate) fn needs_version(&self) -> bool {
+        const KINDS: [&str; 5] = [
+            "CustomResourceDefinition",
+            "Lease",
+            "PodDisruptionBudget",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+        ];
+        self.custom || KINDS.contains(&self.kind.as_str())
+    }
+
     /// Returns true if a field selector may name this field.
     pub(crate) fn has_selectable_field(&self, path: &str) -> bool {
         matches!(path, "metadata.name")

@@ -113,9 +113,10 @@ impl Field {
             Some(Value::Number(number)) => {
                 self.value.parse::<serde_json::Number>().is_ok_and(|wanted| wanted == *number)
             }
-            // An absent boolean is false.
+            // An absent boolean is false, and an absent count is zero.
             Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
-                matches!(self.value.as_str(), "" | "false")
+                let is_count = self.path.last().is_some_and(|name| name == "succeeded");
+                matches!(self.value.as_str(), "" | "false") || (is_count && self.value == "0")
             }
         };
         equal == self.equal
@@ -141,6 +142,8 @@ fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<Field>, Failure> 
         if !resource.has_selectable_field(path) {
             return Err(Failure::bad_request(unsupported(path, resource)));
         }
+        // Compat: Jobs call the number of their succeeded pods differently in selectors.
+        let path = if path == "status.successful" { "status.succeeded" } else { path };
         let path = path.split('.').map(str::to_owned).collect();
         fields.push(Field { path, value: value.to_owned(), equal });
     }
@@ -150,10 +153,14 @@ fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<Field>, Failure> 
 /// Returns the message about a field that cannot be selected by.
 fn unsupported(path: &str, resource: &Resource) -> String {
     if resource.selectable.is_empty() && !resource.custom {
-        let namespace = if resource.namespaced { ", \"metadata.namespace\"" } else { "" };
+        let is_definition = resource.kind == "CustomResourceDefinition";
+        let namespace = if is_definition { "" } else { ", \"metadata.namespace\"" };
         return format!(
             "\"{path}\" is not a known field selector: only \"metadata.name\"{namespace}"
         );
+    }
+    if resource.kind == "Job" && !resource.custom {
+        return format!("field label {path:?} not supported for Job");
     }
     format!("field label not supported: {path}")
 }

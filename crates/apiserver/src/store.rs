@@ -18,7 +18,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 use tokio::sync::watch;
 
 use crate::object;
@@ -28,6 +31,9 @@ use owners::{Owners, Place};
 
 /// Maximum size of a log as text. With large objects it holds fewer changes.
 const MAX_LOG_BYTES: usize = 16 * 1024 * 1024;
+
+/// Maximum size of an object as text, the same as etcd's.
+const MAX_OBJECT: usize = 1024 * 1024 * 3 / 2;
 
 /// Number of changes that a log keeps regardless of their size.
 const MIN_LOG_LEN: usize = 64;
@@ -48,9 +54,32 @@ impl Key {
 /// An object at one version, with its JSON text, which all readers share.
 #[derive(Debug)]
 pub(crate) struct Object {
+    /// The object without its `managedFields`, which only writes and answers need.
     pub(crate) value: Value,
+    /// `managedFields` as JSON text, a fraction of the size of their value.
+    pub(crate) owners: Option<Box<RawValue>>,
     pub(crate) bytes: Bytes,
     pub(crate) version: u64,
+}
+
+impl Object {
+    /// Splits a complete object.
+    pub(crate) fn new(mut value: Value, bytes: Bytes, version: u64) -> Self {
+        let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
+        let owners = metadata.and_then(|metadata| metadata.remove("managedFields"));
+        let owners = owners.and_then(|owners| to_raw_value(&owners).ok());
+        Self { value, owners, bytes, version }
+    }
+
+    /// Returns the complete object.
+    pub(crate) fn whole(&self) -> Value {
+        let mut value = self.value.clone();
+        let owners = self.owners.as_ref().and_then(|text| serde_json::from_str(text.get()).ok());
+        if let Some::<Value>(owners) = owners {
+            object::set_meta(&mut value, "managedFields", owners);
+        }
+        value
+    }
 }
 
 /// The kind of a change.
@@ -93,6 +122,8 @@ pub(crate) enum WriteError {
     Stale,
     #[error("failed to write to the store: {0}")]
     Disk(String),
+    #[error("the object is too large")]
+    TooLarge(usize),
 }
 
 /// The requested version is older than the log.
@@ -369,7 +400,16 @@ fn prepare(
         (Put::Keep(value), Some(_)) => (value, ChangeKind::Modified),
         (Put::Remove(value), _) => (value, ChangeKind::Deleted),
     };
-    let object = Arc::new(stamped(value, version));
+    let mut object = stamped(value, version);
+    if object.bytes.len() > MAX_OBJECT && kind != ChangeKind::Deleted {
+        // Compat: an object that is too large only with the owners of its fields is stored without
+        // them.
+        object = stamped(object.value, version);
+        if object.bytes.len() > MAX_OBJECT {
+            return Err(WriteError::TooLarge(object.bytes.len()));
+        }
+    }
+    let object = Arc::new(object);
     Ok(Change { kind, object, before })
 }
 
@@ -377,7 +417,7 @@ fn prepare(
 pub(crate) fn stamped(mut value: Value, version: u64) -> Object {
     object::set_meta(&mut value, "resourceVersion", version.to_string());
     let bytes = serde_json::to_vec(&value).expect("a JSON value can be encoded").into();
-    Object { value, bytes, version }
+    Object::new(value, bytes, version)
 }
 
 #[cfg(test)]

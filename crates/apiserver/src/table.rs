@@ -2,12 +2,16 @@
 
 mod age;
 mod builtin;
+mod columns;
 mod jsonpath;
+mod network;
+mod workload;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    admit::defaults::TEMPLATE_GENERATION,
     object,
     resource::{Column, Resource},
 };
@@ -30,13 +34,27 @@ pub(crate) fn row(resource: &Resource, object: &Value, now: Timestamp, include: 
         "None" => json!({"cells": cells, "object": null}),
         "Object" => json!({"cells": cells, "object": object}),
         _ => json!({"cells": cells, "object": {"kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1", "metadata": object.get("metadata")}}),
+            "apiVersion": "meta.k8s.io/v1", "metadata": metadata(resource, object)}}),
     }
+}
+
+/// Returns the metadata of an object without the annotation that DaemonSets have only as a whole.
+fn metadata(resource: &Resource, object: &Value) -> Value {
+    let mut metadata = object.get("metadata").cloned().unwrap_or_default();
+    if resource.kind == "DaemonSet" && !resource.custom {
+        let map = object::map_of(&mut metadata);
+        let annotations = object::map_mut(map, "annotations");
+        annotations.remove(TEMPLATE_GENERATION);
+        if annotations.is_empty() {
+            map.remove("annotations");
+        }
+    }
+    metadata
 }
 
 fn columns(resource: &Resource) -> Vec<Value> {
     if !resource.custom {
-        return builtin::columns(&resource.kind);
+        return columns::of_kind(&resource.kind);
     }
     let mut out = vec![column("Name", "string", "name", 0)];
     for one in custom_columns(resource) {

@@ -4,10 +4,13 @@
 //! The table is made from the types of Kubernetes by `scripts/kube-types`.
 
 pub(crate) mod canonical;
+pub(crate) mod merge;
 pub(crate) mod proto;
 pub(crate) mod quantity;
 
 use std::{collections::BTreeMap, sync::LazyLock};
+
+use merge::Merge;
 
 const TABLE: &str = include_str!("types/table.txt");
 
@@ -38,7 +41,8 @@ pub(crate) enum Type {
 /// A type of the table.
 #[derive(Debug)]
 enum Definition {
-    Alias(Type),
+    /// Another name of a type, and the values of an enum.
+    Alias(Type, Vec<String>),
     Struct(Struct),
 }
 
@@ -47,6 +51,8 @@ enum Definition {
 pub(crate) struct Struct {
     pub(crate) name: &'static str,
     pub(crate) fields: Vec<Field>,
+    /// True if an apply owns and replaces values of the type as a whole.
+    pub(crate) is_atomic: bool,
 }
 
 /// A field of a type.
@@ -61,6 +67,19 @@ pub(crate) struct Field {
     pub(crate) omits_empty: bool,
     /// True if JSON leaves out a value whose fields are all empty.
     pub(crate) omits_zero: bool,
+    /// Rules by which patches merge the field.
+    pub(crate) merge: Merge,
+    pub(crate) published: Published,
+}
+
+/// The marks of a field that only `OpenAPI` documents need.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) is_required: bool,
+    /// Default value, as JSON text.
+    pub(crate) default: Option<&'static str>,
+    pub(crate) list_type: Option<&'static str>,
+    pub(crate) patch_strategy: Option<&'static str>,
 }
 
 impl Struct {
@@ -80,7 +99,7 @@ impl Struct {
 pub(crate) fn struct_of(name: &str) -> Option<&'static Struct> {
     match TYPES.get(name)? {
         Definition::Struct(found) => Some(found),
-        Definition::Alias(_) => None,
+        Definition::Alias(..) => None,
     }
 }
 
@@ -100,11 +119,24 @@ pub(crate) fn resolved(kind: &'static Type) -> &'static Type {
         return resolved(below);
     }
     if let Type::Named(name) = kind
-        && let Some(Definition::Alias(below)) = TYPES.get(name)
+        && let Some(Definition::Alias(below, _)) = TYPES.get(name)
     {
         return resolved(below);
     }
     kind
+}
+
+/// Returns the values of an enum, or none if the type has any values.
+pub(crate) fn values(kind: &'static Type) -> &'static [String] {
+    if let Type::Pointer(below) = kind {
+        return values(below);
+    }
+    if let Type::Named(name) = kind
+        && let Some(Definition::Alias(_, values)) = TYPES.get(name)
+    {
+        return values;
+    }
+    &[]
 }
 
 /// Returns the type with fields behind aliases, pointers and lists.
@@ -122,12 +154,16 @@ fn parse(table: &'static str) -> BTreeMap<&'static str, Definition> {
     for line in table.lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&'static str> = line.split(' ').collect();
         match words.as_slice() {
-            ["alias", name, kind] => {
-                types.insert(*name, Definition::Alias(kind_of(kind)));
+            ["alias", name, kind, values @ ..] => {
+                let plain = |value: &&str| value.trim_matches('"').replace("%20", " ");
+                let values = values.iter().skip(1).map(plain).collect();
+                types.insert(*name, Definition::Alias(kind_of(kind), values));
             }
-            ["type", found] => {
+            ["type", found] | ["type", found, "atomic"] => {
                 name = found;
-                types.insert(name, Definition::Struct(Struct { name, fields: Vec::new() }));
+                let is_atomic = words.len() > 2;
+                let found = Struct { name, fields: Vec::new(), is_atomic };
+                types.insert(name, Definition::Struct(found));
             }
             [field, number, kind, marks @ ..] => {
                 if let Some(Definition::Struct(found)) = types.get_mut(name) {
@@ -141,12 +177,20 @@ fn parse(table: &'static str) -> BTreeMap<&'static str, Definition> {
 }
 
 fn field_of(name: &'static str, number: &str, kind: &'static str, marks: &[&'static str]) -> Field {
+    let mark = |name| marks.iter().find_map(|mark| mark.strip_prefix(name));
     Field {
         name: if name == "-" { "" } else { name },
         number: number.parse().unwrap_or(0),
         kind: kind_of(kind),
         omits_empty: marks.contains(&"omitempty"),
         omits_zero: marks.contains(&"omitzero"),
+        merge: Merge::read(marks),
+        published: Published {
+            is_required: marks.contains(&"required"),
+            default: mark("default="),
+            list_type: mark("list="),
+            patch_strategy: mark("strategy="),
+        },
     }
 }
 

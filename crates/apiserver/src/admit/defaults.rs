@@ -1,14 +1,21 @@
 //! Defaults and initial status that the server fills into objects of the built-in kinds.
 
+mod batch;
 mod pod;
+mod policy;
+mod service;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::{object, resource::Resource};
+use crate::{
+    clock, object,
+    resource::{Resource, builtin::RBAC},
+};
 
 /// Annotation with the number of changes of a DaemonSet's template.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Fills in the initial status and the defaults of a new object.
 pub(crate) fn new_object(resource: &Resource, new: &mut Value) {
@@ -40,8 +47,20 @@ pub(crate) fn new_object(resource: &Resource, new: &mut Value) {
             object::map_mut(object::meta_mut(new), "annotations")
                 .insert(TEMPLATE_GENERATION.into(), "1".into());
         }
-        "Deployment" | "PodDisruptionBudget" | "ReplicaSet" | "Job" => {
+        "CertificateSigningRequest"
+        | "Deployment"
+        | "PodDisruptionBudget"
+        | "ReplicaSet"
+        | "ValidatingAdmissionPolicy" => {
             map.remove("status");
+        }
+        "Job" => {
+            map.remove("status");
+            batch::select(new);
+        }
+        "Service" => {
+            map.remove("status");
+            service::allocate(new);
         }
         _ => {}
     }
@@ -76,7 +95,36 @@ pub(crate) fn fill(resource: &Resource, new: &mut Value) {
         }
         "Deployment" => deployment(object::map_mut(map, "spec")),
         "DaemonSet" => daemon_set(object::map_mut(map, "spec")),
+        "ReplicaSet" => {
+            let spec = object::map_mut(map, "spec");
+            template(spec);
+            put(spec, "replicas", json!(1));
+        }
+        "Job" => {
+            let spec = object::map_mut(map, "spec");
+            template(spec);
+            batch::fill(spec);
+            batch::inherit_labels(new);
+        }
+        "Service" => service::fill(map),
+        "Endpoints" => service::fill_endpoints(map),
+        "EndpointSlice" => service::fill_slice(map),
+        "RoleBinding" | "ClusterRoleBinding" => binding(map),
+        "ValidatingAdmissionPolicy" => policy::fill(object::map_mut(map, "spec")),
+        "ValidatingAdmissionPolicyBinding" => policy::fill_binding(object::map_mut(map, "spec")),
+        "PriorityClass" => put(map, "preemptionPolicy", json!("PreemptLowerPriority")),
         _ => {}
+    }
+}
+
+/// Fills in the API groups of a role binding.
+fn binding(map: &mut Map<String, Value>) {
+    put(object::map_mut(map, "roleRef"), "apiGroup", json!(RBAC));
+    let subjects = map.get_mut("subjects").and_then(Value::as_array_mut);
+    for subject in subjects.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
+            put(subject, "apiGroup", json!(RBAC));
+        }
     }
 }
 
@@ -129,7 +177,43 @@ pub(crate) fn changed_object(resource: &Resource, old: &Value, new: &mut Value) 
         "Pod" if !resource.custom => {
             pod::tolerate(object::map_mut(object::map_of(new), "spec"));
         }
+        "Service" if !resource.custom => service::keep_allocated(old, new),
+        // Compat: a certificate request changes only by its subresources.
+        "CertificateSigningRequest" if !resource.custom => {
+            let spec = old.get("spec").cloned().unwrap_or_default();
+            object::map_of(new).insert("spec".into(), spec);
+        }
         _ => {}
+    }
+}
+
+/// Keeps the number of changes of a DaemonSet's template in its annotation.
+pub(crate) fn keep_count(resource: &Resource, old: &Value, new: &mut Value) {
+    let count = object::at(old, &["metadata", "annotations", TEMPLATE_GENERATION]);
+    if let Some(count) = count.filter(|_| resource.kind == "DaemonSet" && !resource.custom) {
+        object::map_mut(object::meta_mut(new), "annotations")
+            .entry(TEMPLATE_GENERATION)
+            .or_insert_with(|| count.clone());
+    }
+}
+
+/// Sets the times of the conditions of a certificate request, which clients may leave out.
+pub(super) fn stamp_conditions(resource: &Resource, old: &Value, new: &mut Value, now: Timestamp) {
+    if resource.custom || resource.kind != "CertificateSigningRequest" {
+        return;
+    }
+    let now = clock::rfc3339(now);
+    let before = object::at(old, &["status", "conditions"]).and_then(Value::as_array).cloned();
+    let before = before.unwrap_or_default();
+    let list = new.get_mut("status").and_then(|status| status.get_mut("conditions"));
+    let list = list.and_then(Value::as_array_mut);
+    for one in list.into_iter().flatten().filter_map(Value::as_object_mut) {
+        put(one, "lastUpdateTime", json!(now));
+        let same =
+            |it: &&Value| ["type", "status"].iter().all(|field| it.get(field) == one.get(*field));
+        let since = before.iter().find(same).and_then(|it| it.get("lastTransitionTime"));
+        let since = since.cloned().unwrap_or_else(|| json!(now));
+        put(one, "lastTransitionTime", since);
     }
 }
 

@@ -85,8 +85,8 @@ fn finalizers(resource: &Resource, object: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (at, finalizer) in object::finalizers(object).enumerate() {
         let rules = name::qualified_faults(finalizer);
-        // Compat: only finalizers of built-in kinds need a prefix.
-        let needs_prefix = !resource.custom && !finalizer.contains('/') && !is_standard(finalizer);
+        let needs_prefix =
+            needs_prefix(resource) && !finalizer.contains('/') && !is_standard(finalizer);
         if rules.is_empty() && needs_prefix {
             let rule = "name is neither a standard finalizer name nor is it fully qualified";
             faults.push(Fault::invalid(format!("{PLACE}[{at}]"), &json!(finalizer), rule));
@@ -102,6 +102,14 @@ fn finalizers(resource: &Resource, object: &Value) -> Vec<Fault> {
         faults.push(Fault::invalid(PLACE, &json!(all), rule));
     }
     faults
+}
+
+/// Returns true if the finalizers of a resource need a prefix.
+fn needs_prefix(resource: &Resource) -> bool {
+    // Compat: kube-apiserver checks it for the older kinds only.
+    const WITHOUT: [&str; 4] =
+        ["admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "policy"];
+    !resource.custom && !WITHOUT.contains(&resource.group.as_str())
 }
 
 /// Returns true for the finalizers of Kubernetes itself, which need no prefix.

@@ -125,6 +125,15 @@ pub(crate) fn label_faults(text: &str) -> Vec<String> {
     faults
 }
 
+/// Returns the rules that a text violates as a part of a path.
+pub(crate) fn segment_faults(text: &str) -> Vec<String> {
+    if matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    let illegal = ['/', '%'].into_iter().filter(|c| text.contains(*c));
+    illegal.map(|c| format!("may not contain '{c}'")).collect()
+}
+
 /// Returns the rules that a text violates as a label value.
 pub(crate) fn label_value_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
@@ -151,8 +160,13 @@ fn has_name_form(text: &str) -> bool {
 
 /// Validates the name of an object of `resource`.
 pub(crate) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
-    let is_label = resource.kind == "Namespace" && !resource.custom;
-    let rules = |text: &str| if is_label { label_faults(text) } else { subdomain_faults(text) };
+    let rules = |text: &str| match resource.kind.as_str() {
+        _ if resource.custom => subdomain_faults(text),
+        "Namespace" | "Service" => label_faults(text),
+        "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding" => segment_faults(text),
+        "CertificateSigningRequest" => Vec::new(),
+        _ => subdomain_faults(text),
+    };
     let mut faults = Vec::new();
     let name = object::name(object);
     if name.is_empty() {

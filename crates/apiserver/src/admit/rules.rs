@@ -1,8 +1,17 @@
 //! Validation of the built-in kinds, with the messages of kube-apiserver.
 
+mod address;
+mod batch;
+mod certificate;
 mod data;
+mod endpoints;
 mod node;
 mod pod;
+mod policy;
+mod priority;
+mod rbac;
+mod selector;
+mod service;
 mod workload;
 
 use serde_json::Value;
@@ -22,6 +31,19 @@ pub(super) fn check(resource: &Resource, new: &Value, old: Option<&Value>) -> Ve
         "Lease" => workload::lease(new),
         "Event" => workload::event(new),
         "Namespace" => workload::namespace(new),
+        "ReplicaSet" => workload::replica_set(new, old),
+        "Job" => batch::job(new, old),
+        "Service" => service::check(new, old),
+        "Endpoints" => endpoints::endpoints(new, old),
+        "EndpointSlice" => endpoints::slice(new, old),
+        "Role" => rbac::role(new),
+        "ClusterRole" => rbac::cluster_role(new),
+        "RoleBinding" => rbac::binding(new, old, true),
+        "ClusterRoleBinding" => rbac::binding(new, old, false),
+        "ValidatingAdmissionPolicy" => policy::check(new),
+        "ValidatingAdmissionPolicyBinding" => policy::binding(new),
+        "CertificateSigningRequest" => certificate::check(new, old),
+        "PriorityClass" => priority::check(new, old),
         _ => Vec::new(),
     }
 }

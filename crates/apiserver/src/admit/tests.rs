@@ -10,7 +10,7 @@ fn now() -> Timestamp {
 fn made(plural: &str, object: Value) -> Value {
     let resource = builtin::by_plural(plural);
     let object = crate::form::stored(&resource, object);
-    create(&resource, object, now(), 7).unwrap().object
+    create(&resource, object, now(), 7, |_| {}).unwrap().object
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_new_object_gets_identity_time_and_generation() {
 #[test]
 fn a_bad_name_is_refused_with_the_rule() {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "A_b"}});
-    let refused = create(&builtin::by_plural("nodes"), node, now(), 1);
+    let refused = create(&builtin::by_plural("nodes"), node, now(), 1, |_| {});
     let failure = refused.unwrap_err();
     assert_eq!(failure.code, 422);
     let start = "Node \"A_b\" is invalid: metadata.name: Invalid value: \"A_b\": a lowercase RFC";
@@ -48,7 +48,7 @@ fn generation_counts_only_changes_of_the_content() {
     let step = |old: &Value, change: &dyn Fn(&mut Value), part| {
         let mut new = old.clone();
         change(&mut new);
-        update(&deployments, old, new, part, now()).unwrap().object
+        update(&deployments, old, new, part, now(), |_| {}).unwrap().object
     };
     let labelled = step(&old, &|o| o["metadata"]["labels"] = json!({"a": "b"}), Part::Main);
     assert_eq!(labelled["metadata"]["generation"], 1);
@@ -66,12 +66,12 @@ fn main_and_status_writes_keep_to_their_parts() {
     let mut new = old.clone();
     new["spec"]["unschedulable"] = json!(true);
     new["status"]["phase"] = json!("new");
-    let main = update(&nodes, &old, new.clone(), Part::Main, now()).unwrap().object;
+    let main = update(&nodes, &old, new.clone(), Part::Main, now(), |_| {}).unwrap().object;
     assert_eq!(
         (&main["spec"]["unschedulable"], &main["status"]["phase"]),
         (&json!(true), &json!("old"))
     );
-    let status = update(&nodes, &old, new, Part::Status, now()).unwrap().object;
+    let status = update(&nodes, &old, new, Part::Status, now(), |_| {}).unwrap().object;
     assert_eq!((&status["spec"], &status["status"]["phase"]), (&json!({}), &json!("new")));
 }
 
@@ -82,7 +82,7 @@ fn an_object_being_deleted_takes_no_new_finalizers() {
     old["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
     let mut new = old.clone();
     new["metadata"]["finalizers"] = json!(["a/b", "c/d"]);
-    let failure = update(&nodes, &old, new, Part::Main, now()).unwrap_err();
+    let failure = update(&nodes, &old, new, Part::Main, now(), |_| {}).unwrap_err();
     assert!(failure.message.contains("no new finalizers can be added"), "{}", failure.message);
 }
 

@@ -15,34 +15,40 @@ pub(super) fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// Builds a kubeconfig with two users: one with a client certificate (the default) and one with the
-/// token.
-pub(super) fn text(address: SocketAddr, authority: &str, admin: &Pair, token: &str) -> String {
+/// token. Cluster, contexts and users are named after `name`, so that kubeconfigs can be merged.
+pub(super) fn text(
+    name: &str,
+    address: SocketAddr,
+    authority: &str,
+    admin: &Pair,
+    token: &str,
+) -> String {
     let [authority, certificate, key] =
         [authority, &admin.certificate, &admin.key].map(|pem| STANDARD.encode(pem));
     format!(
         "apiVersion: v1
 kind: Config
-current-context: mco
+current-context: {name}
 clusters:
-- name: mco
+- name: {name}
   cluster:
 {SERVER}{address}
     certificate-authority-data: {authority}
 contexts:
-- name: mco
+- name: {name}
   context:
-    cluster: mco
-    user: admin
-- name: mco-token
+    cluster: {name}
+    user: {name}-admin
+- name: {name}-token
   context:
-    cluster: mco
-    user: admin-token
+    cluster: {name}
+    user: {name}-admin-token
 users:
-- name: admin
+- name: {name}-admin
   user:
     client-certificate-data: {certificate}
     client-key-data: {key}
-- name: admin-token
+- name: {name}-admin-token
   user:
     token: {token}
 "

@@ -84,6 +84,16 @@ const ROWS: &[Row] = &[
     Row { kind: "ConfigMap", plural: "configmaps", short: &["cm"], ..PLAIN },
     Row { kind: "Secret", plural: "secrets", selectable: &["type"], ..PLAIN },
     Row { kind: "ServiceAccount", plural: "serviceaccounts", short: &["sa"], ..PLAIN },
+    Row {
+        kind: "Service",
+        plural: "services",
+        short: &["svc"],
+        categories: &["all"],
+        status: true,
+        selectable: &["spec.clusterIP", "spec.type"],
+        ..PLAIN
+    },
+    Row { kind: "Endpoints", plural: "endpoints", short: &["ep"], ..PLAIN },
     Row { kind: "Event", plural: "events", short: &["ev"], selectable: EVENT_FIELDS, ..PLAIN },
     Row {
         group: "events.k8s.io",
@@ -124,6 +134,81 @@ const ROWS: &[Row] = &[
         ..PLAIN
     },
     Row {
+        group: "apps",
+        kind: "ReplicaSet",
+        plural: "replicasets",
+        short: &["rs"],
+        categories: &["all"],
+        status: true,
+        generation: true,
+        ..PLAIN
+    },
+    Row {
+        group: "batch",
+        kind: "Job",
+        plural: "jobs",
+        categories: &["all"],
+        status: true,
+        generation: true,
+        selectable: &["status.successful"],
+        ..PLAIN
+    },
+    Row {
+        group: "discovery.k8s.io",
+        kind: "EndpointSlice",
+        plural: "endpointslices",
+        generation: true,
+        ..PLAIN
+    },
+    Row { group: RBAC, kind: "Role", plural: "roles", ..PLAIN },
+    Row { group: RBAC, kind: "RoleBinding", plural: "rolebindings", ..PLAIN },
+    Row { group: RBAC, kind: "ClusterRole", plural: "clusterroles", namespaced: false, ..PLAIN },
+    Row {
+        group: RBAC,
+        kind: "ClusterRoleBinding",
+        plural: "clusterrolebindings",
+        namespaced: false,
+        ..PLAIN
+    },
+    Row {
+        group: "admissionregistration.k8s.io",
+        kind: "ValidatingAdmissionPolicy",
+        plural: "validatingadmissionpolicies",
+        categories: &["api-extensions"],
+        namespaced: false,
+        status: true,
+        generation: true,
+        ..PLAIN
+    },
+    Row {
+        group: "admissionregistration.k8s.io",
+        kind: "ValidatingAdmissionPolicyBinding",
+        plural: "validatingadmissionpolicybindings",
+        categories: &["api-extensions"],
+        namespaced: false,
+        generation: true,
+        ..PLAIN
+    },
+    Row {
+        group: "certificates.k8s.io",
+        kind: "CertificateSigningRequest",
+        plural: "certificatesigningrequests",
+        short: &["csr"],
+        namespaced: false,
+        status: true,
+        selectable: &["spec.signerName"],
+        ..PLAIN
+    },
+    Row {
+        group: "scheduling.k8s.io",
+        kind: "PriorityClass",
+        plural: "priorityclasses",
+        short: &["pc"],
+        namespaced: false,
+        generation: true,
+        ..PLAIN
+    },
+    Row {
         group: "apiextensions.k8s.io",
         kind: "CustomResourceDefinition",
         plural: "customresourcedefinitions",
@@ -135,6 +220,9 @@ const ROWS: &[Row] = &[
         ..PLAIN
     },
 ];
+
+/// API group of roles and their bindings.
+pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Name of the collection of `CustomResourceDefinition`s.
 pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";

@@ -15,8 +15,9 @@ use crate::{
 
 /// Validates a definition and sets its `Established` condition: the resource is served as soon as
 /// the definition is stored.
-pub(crate) fn establish(crd: &mut Value, now: Timestamp) -> Vec<Fault> {
-    let faults = check(crd);
+pub(crate) fn establish(crd: &mut Value, old: Option<&Value>, now: Timestamp) -> Vec<Fault> {
+    let mut faults = check(crd);
+    faults.extend(old.into_iter().flat_map(|old| changed(crd, old)));
     if !faults.is_empty() {
         return faults;
     }
@@ -35,7 +36,10 @@ pub(crate) fn establish(crd: &mut Value, now: Timestamp) -> Vec<Fault> {
         json!({"type": kind, "status": "True", "lastTransitionTime": since,
                "reason": reason, "message": message})
     };
-    let status = json!({
+    let ends = |one: &&Value| one.get("type").is_some_and(|kind| kind == "Terminating");
+    let had = object::at(crd, &["status", "conditions"]).and_then(Value::as_array);
+    let ending: Vec<Value> = had.into_iter().flatten().filter(ends).cloned().collect();
+    let mut status = json!({
         "acceptedNames": names, "storedVersions": stored,
         "conditions": [
             condition("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -43,8 +47,22 @@ pub(crate) fn establish(crd: &mut Value, now: Timestamp) -> Vec<Fault> {
                 "the initial names have been accepted"),
         ],
     });
+    if let Some(list) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+        list.extend(ending);
+    }
     object::map_of(crd).insert("status".into(), status);
     faults
+}
+
+/// Returns the faults of a change of what names and stores the objects of a definition.
+fn changed(crd: &Value, old: &Value) -> Vec<Fault> {
+    let paths: [&[&str]; 4] = [&["scope"], &["names", "kind"], &["group"], &["names", "plural"]];
+    let changed = paths.into_iter().filter_map(|path| {
+        let path = [&["spec"], path].concat();
+        let (new, old) = (text(crd, &path), text(old, &path));
+        (new != old).then(|| Fault::invalid(path.join("."), &new.into(), "field is immutable"))
+    });
+    changed.collect()
 }
 
 fn complete_names(crd: &Value) -> Value {

@@ -48,13 +48,65 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     Arc::new(env)
 });
 
+/// Maximum depth of brackets and signs in an expression, and maximum number of its operators. The
+/// parser and the evaluation call themselves for each.
+const MAX_DEPTH: usize = 24;
+const MAX_OPERATORS: usize = 600;
+
+/// Compiles an expression.
+pub(crate) fn compile(text: &str) -> Result<Program, String> {
+    if is_too_deep(text) {
+        return Err(format!(
+            "the expression is too complex: at most {MAX_DEPTH} nested brackets and \
+             {MAX_OPERATORS} operators are supported"
+        ));
+    }
+    ENVIRONMENT.compile(text).map_err(|error| error.to_string())
+}
+
+/// Returns true if an expression would exhaust the stack.
+fn is_too_deep(text: &str) -> bool {
+    let (mut depth, mut signs, mut operators): (usize, usize, usize) = (0, 0, 0);
+    let mut quote = None;
+    let mut is_escaped = false;
+    for c in text.chars() {
+        if let Some(end) = quote {
+            quote = Some(end).filter(|end| is_escaped || c != *end);
+            is_escaped = c == '\\' && !is_escaped;
+            continue;
+        }
+        signs = if matches!(c, '!' | '-') { signs + 1 } else { 0 };
+        match c {
+            '\'' | '"' => quote = Some(c),
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ if c.is_ascii_punctuation() && c != '_' => operators += 1,
+            _ => {}
+        }
+        if depth > MAX_DEPTH || signs > MAX_DEPTH || operators > MAX_OPERATORS {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns a context with the functions of Kubernetes and variables without a schema.
+pub(crate) fn context(variables: &[(&str, &Value)]) -> Context<'static, 'static> {
+    let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
+    functions::add(&mut context);
+    for (name, value) in variables {
+        context.add_variable_from_value(*name, value::from_json(&Schema::default(), value));
+    }
+    context
+}
+
 /// Compiles the rules of one schema node.
 pub(crate) fn read_rules(source: &Value, path: &str) -> Result<Vec<Rule>, SchemaError> {
     let Some(list) = source.get("x-kubernetes-validations").and_then(Value::as_array) else {
         return Ok(Vec::new());
     };
-    let compile = |text: &str, at: usize, field: &str| {
-        ENVIRONMENT.compile(text).map(Arc::new).map_err(|error| SchemaError {
+    let compiled = |text: &str, at: usize, field: &str| {
+        compile(text).map(Arc::new).map_err(|error| SchemaError {
             path: format!("{path}.x-kubernetes-validations[{at}].{field}"),
             message: format!("compilation failed: {error}"),
         })
@@ -62,10 +114,10 @@ pub(crate) fn read_rules(source: &Value, path: &str) -> Result<Vec<Rule>, Schema
     let mut rules = Vec::new();
     for (at, one) in list.iter().enumerate() {
         let text = object::text(one, &["rule"]);
-        let program = compile(text, at, "rule")?;
+        let program = compiled(text, at, "rule")?;
         let message_program = match object::text(one, &["messageExpression"]) {
             "" => None,
-            text => Some(compile(text, at, "messageExpression")?),
+            text => Some(compiled(text, at, "messageExpression")?),
         };
         let transition = program.references().variables().contains(&"oldSelf");
         rules.push(Rule {
@@ -189,14 +241,20 @@ fn rules(
                 scope.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(optional)));
             }
         }
-        if let Some(fault) = rule.evaluate(&scope, schema, path) {
+        if let Some(fault) = rule.evaluate(&scope, schema, new, path) {
             faults.push(fault);
         }
     }
 }
 
 impl Rule {
-    fn evaluate(&self, scope: &Context<'_, '_>, schema: &Schema, path: &str) -> Option<Fault> {
+    fn evaluate(
+        &self,
+        scope: &Context<'_, '_>,
+        schema: &Schema,
+        value: &Value,
+        path: &str,
+    ) -> Option<Fault> {
         let why = match self.program.execute(scope) {
             Ok(Cel::Bool(true)) => return None,
             Ok(_) => self.explanation(scope),
@@ -212,7 +270,11 @@ impl Rule {
             | FaultKind::TooMany
             | FaultKind::TypeInvalid
             | FaultKind::NotFound => {
-                format!("Invalid value: \"{}\": {why}", schema.kind.name())
+                if value.is_object() || value.is_array() {
+                    format!("Invalid value: {why}")
+                } else {
+                    Fault::invalid("", value, &why).message
+                }
             }
         };
         let field = format!("{path}{}", self.field);

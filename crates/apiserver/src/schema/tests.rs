@@ -57,7 +57,7 @@ fn values_are_validated_by_type_and_limit() {
         ),
         (
             json!({"name": "a", "many": ["x", "y"]}),
-            vec!["spec.many: Too many: 2: must have at most 1 items"],
+            vec!["spec.many: Too many: 2: must have at most 1 item"],
         ),
         (
             json!({"name": "a", "unique": [{"k": "x"}, {"k": "x"}]}),
@@ -116,29 +116,25 @@ fn rules_see_values_old_values_and_kubernetes_functions() {
     }}));
     for (old, new, expected) in [
         (None, json!({"a": 1}), vec![]),
-        (Some(json!({"a": 2})), json!({"a": 1}), vec!["spec: Invalid value: \"object\": broken"]),
+        (Some(json!({"a": 2})), json!({"a": 1}), vec!["spec: Invalid value: broken"]),
         (
             Some(json!({"fixed": "x"})),
             json!({"fixed": "y"}),
-            vec!["spec.fixed: Invalid value: \"string\": broken"],
+            vec!["spec.fixed: Invalid value: \"y\": broken"],
         ),
         (None, json!({"fixed": "y"}), vec![]),
         (None, json!({"ip": "10.0.0.1", "host": "a.b"}), vec![]),
-        (None, json!({"ip": "fe80::1"}), vec!["spec.ip: Invalid value: \"string\": broken"]),
-        (None, json!({"host": "A_b"}), vec!["spec.host: Invalid value: \"string\": broken"]),
+        (None, json!({"ip": "fe80::1"}), vec!["spec.ip: Invalid value: \"fe80::1\": broken"]),
+        (None, json!({"host": "A_b"}), vec!["spec.host: Invalid value: \"A_b\": broken"]),
         (None, json!({"image": "q/a@sha256:1"}), vec![]),
-        (None, json!({"image": "q/a"}), vec!["spec.image: Invalid value: \"string\": broken"]),
+        (None, json!({"image": "q/a"}), vec!["spec.image: Invalid value: \"q/a\": broken"]),
         (None, json!({"when": "2026-01-01T00:00:00Z"}), vec![]),
         (
             None,
             json!({"when": "2016-01-01T00:00:00Z"}),
-            vec!["spec.when: Invalid value: \"string\": broken"],
+            vec!["spec.when: Invalid value: \"2016-01-01T00:00:00Z\": broken"],
         ),
-        (
-            None,
-            json!({"list": ["Reboot", "x"]}),
-            vec!["spec.list: Invalid value: \"array\": broken"],
-        ),
+        (None, json!({"list": ["Reboot", "x"]}), vec!["spec.list: Invalid value: broken"]),
     ] {
         let old = old.map(|old| json!({"spec": old}));
         let faults = validated(&schema, &json!({"spec": new}), old.as_ref());
@@ -162,7 +158,7 @@ fn a_rule_may_test_for_an_old_value() {
         "properties": {"spec": {"type": "object", "properties": {"pool": {"type": "object",
             "properties": {"name": {"type": "string"}}}}}}});
     let object = |name: &str, pool: &str| json!({"metadata": {"name": name}, "spec": {"pool": {"name": pool}}});
-    let broken = vec!["<nil>: Invalid value: \"object\": broken".to_owned()];
+    let broken = vec!["<nil>: Invalid value: broken".to_owned()];
     assert_eq!(validated(&schema, &object("a", "a"), None), Vec::<String>::new());
     assert_eq!(validated(&schema, &object("a", "b"), None), broken);
     let old = object("a", "b");

@@ -103,7 +103,10 @@ fn too_many(path: &str, count: u64, most: u64) -> Fault {
     Fault {
         field: path.to_owned(),
         kind: FaultKind::TooMany,
-        message: format!("Too many: {count}: must have at most {most} items"),
+        message: format!(
+            "Too many: {count}: must have at most {most} {}",
+            if most == 1 { "item" } else { "items" }
+        ),
     }
 }
 

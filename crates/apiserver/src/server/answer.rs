@@ -1,15 +1,17 @@
 //! Builds responses: whole objects, metadata only, or tables.
 
-use std::borrow::Cow;
-
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::Body;
-use crate::{failure::Failure, form, resource::Resource, store::Object, table};
+use crate::{
+    admit::defaults::TEMPLATE_GENERATION, failure::Failure, form, resource::Resource,
+    store::Object, table,
+};
 
 /// The format in which a client wants objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +85,12 @@ pub(super) fn warn(response: &mut Response<Body>, text: &str) {
 /// Returns the object's JSON text in the form of `resource`, without a copy when the stored form is
 /// the same.
 pub(super) fn text(resource: &Resource, object: &Object) -> Bytes {
-    match form::shown(resource, &object.value) {
-        Cow::Borrowed(_) => object.bytes.clone(),
-        Cow::Owned(shown) => {
-            serde_json::to_vec(&shown).expect("a JSON value can be encoded").into()
-        }
+    if resource.is_native(&object.value) {
+        return object.bytes.clone();
     }
+    let whole = object.whole();
+    let shown = form::shown(resource, &whole);
+    serde_json::to_vec(&shown).expect("a JSON value can be encoded").into()
 }
 
 /// Encodes one object in the requested format.
@@ -101,9 +103,10 @@ pub(super) fn object(
 ) -> Bytes {
     let value = match shape {
         Shape::Plain => return text(resource, object),
-        Shape::Meta => metadata(&object.value),
+        Shape::Meta => metadata(&object.whole()),
         Shape::Table => {
-            let shown = form::shown(resource, &object.value);
+            let whole = object.whole();
+            let shown = form::shown(resource, &whole);
             let rows = vec![table::row(resource, &shown, now, include)];
             let meta = json!({"resourceVersion": object.version.to_string()});
             table::table(resource, &rows, &meta)
@@ -114,8 +117,18 @@ pub(super) fn object(
 
 /// Returns an object's metadata as a `PartialObjectMetadata`.
 pub(super) fn metadata(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-           "metadata": object.get("metadata")})
+    let mut metadata = object.get("metadata").cloned().unwrap_or_default();
+    // Compat: the annotation that counts the templates of a DaemonSet is a part of the whole object.
+    let is_counted = object.get("kind").is_some_and(|kind| kind == "DaemonSet");
+    if let Some(map) = metadata.as_object_mut().filter(|_| is_counted)
+        && let Some(Value::Object(annotations)) = map.get_mut("annotations")
+    {
+        annotations.remove(TEMPLATE_GENERATION);
+        if annotations.is_empty() {
+            map.remove("annotations");
+        }
+    }
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
 /// Encodes a list in the requested format.
@@ -131,14 +144,17 @@ pub(super) fn list(
         Shape::Table => {
             let rows: Vec<Value> = objects
                 .iter()
-                .map(|one| table::row(resource, &form::shown(resource, &one.value), now, include))
+                .map(|one| {
+                    let whole = one.whole();
+                    table::row(resource, &form::shown(resource, &whole), now, include)
+                })
                 .collect();
             let table = table::table(resource, &rows, &Value::Object(meta));
             serde_json::to_vec(&table).expect("a JSON value can be encoded").into()
         }
         Shape::Meta => {
             let items = objects.iter().map(|one| {
-                let item = metadata(&one.value);
+                let item = metadata(&one.whole());
                 serde_json::to_vec(&item).expect("a JSON value can be encoded").into()
             });
             joined("PartialObjectMetadataList", "meta.k8s.io/v1", &meta, items)
@@ -156,17 +172,48 @@ fn item(resource: &Resource, object: &Object) -> Bytes {
         return text(resource, object);
     }
     let shown = form::shown(resource, &object.value);
-    serde_json::to_vec(&Item(&shown)).expect("a JSON value can be encoded").into()
+    let item = Item { object: &shown, owners: object.owners.as_deref() };
+    serde_json::to_vec(&item).expect("a JSON value can be encoded").into()
 }
 
 /// An object without its kind and version.
-struct Item<'a>(&'a Value);
+struct Item<'a> {
+    object: &'a Value,
+    owners: Option<&'a RawValue>,
+}
 
-impl serde::Serialize for Item<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entries = self.0.as_object().into_iter().flatten();
-        serializer
-            .collect_map(entries.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind")))
+impl Serialize for Item<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        for (key, value) in self.object.as_object().into_iter().flatten() {
+            match key.as_str() {
+                "apiVersion" | "kind" => {}
+                "metadata" => {
+                    out.serialize_entry(key, &Metadata { fields: value, owners: self.owners })?;
+                }
+                _ => out.serialize_entry(key, value)?,
+            }
+        }
+        out.end()
+    }
+}
+
+/// Metadata with its `managedFields`.
+struct Metadata<'a> {
+    fields: &'a Value,
+    owners: Option<&'a RawValue>,
+}
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(None)?;
+        for (key, value) in self.fields.as_object().into_iter().flatten() {
+            out.serialize_entry(key, value)?;
+        }
+        if let Some(owners) = self.owners {
+            out.serialize_entry("managedFields", owners)?;
+        }
+        out.end()
     }
 }
 

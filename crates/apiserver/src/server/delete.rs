@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::{Body, Call, Server, answer, dependents::Dependents};
+use super::{
+    Body, Call, Server, answer,
+    dependents::{self, FOREGROUND, ORPHAN},
+};
 use crate::{
     budget, clock,
     failure::{Failure, Fault},
@@ -43,23 +46,18 @@ impl Server {
         options: &Value,
     ) -> Result<Response<Body>, Failure> {
         let key = call.key();
-        let is_namespace = &*call.resource.collection == builtin::NAMESPACES;
-        if is_namespace && PROTECTED.contains(&key.name.as_str()) {
-            let why = "this namespace may not be deleted";
-            return Err(Failure::forbidden(&call.resource, &key.name, why));
-        }
         check_propagation(options, &call.query)?;
         let dry = call.query.dry_run || is_dry_run(options);
-        let mut options = options.clone();
-        if let Some(grace) = call.query.grace_period {
-            object::map_of(&mut options).entry("gracePeriodSeconds").or_insert(grace.into());
-        }
+        let options = with_query(options, &call.query);
         match self.remove(&call.resource, &key, &options, dry).await? {
             Deleted::Held(object) => Ok(self.show(call, StatusCode::OK, &object)),
-            // Compat: the answer to the delete of a pod is the pod.
+            // Compat: the answer to the delete of a pod or a ServiceAccount is the object.
             Deleted::Gone(object) if &*call.resource.collection == PODS => {
-                let shown = stamped(self.marked(&object.value, 0), object.version);
+                let shown = stamped(self.marked(object.whole(), 0, &[]), object.version);
                 Ok(self.show(call, StatusCode::OK, &shown))
+            }
+            Deleted::Gone(object) if &*call.resource.collection == "serviceaccounts" => {
+                Ok(self.show(call, StatusCode::OK, &object))
             }
             Deleted::Gone(object) => Ok(answer::json(StatusCode::OK, &success(call, &object))),
         }
@@ -77,11 +75,13 @@ impl Server {
         let namespace = call.namespace.as_deref();
         let (objects, _) = self.store.list(&call.resource.collection, namespace, None);
         let dry = query.dry_run || is_dry_run(options);
+        let options = &with_query(options, query);
         let mut touched = Vec::new();
         for object in objects.iter().filter(|one| selector.matches(&one.value)) {
             let key = Key::new(object::namespace(&object.value), object::name(&object.value));
             match self.remove(&call.resource, &key, options, dry).await {
-                Ok(Deleted::Gone(object) | Deleted::Held(object)) => touched.push(object),
+                // Compat: the answer has the objects as they were.
+                Ok(Deleted::Gone(_) | Deleted::Held(_)) => touched.push(Arc::clone(object)),
                 Err(failure) if failure.code == StatusCode::NOT_FOUND => {}
                 Err(failure) => return Err(failure),
             }
@@ -106,36 +106,53 @@ impl Server {
             let old = self.store.get(&resource.collection, key);
             let old = old.ok_or_else(|| Failure::not_found(resource, &key.name))?;
             check_preconditions(resource, &old, options)?;
-            if &*resource.collection == builtin::NAMESPACES {
-                if dry {
-                    return Ok(Deleted::Held(old));
+            let ended = match &*resource.collection {
+                builtin::NAMESPACES => {
+                    check_protected(resource, &key.name)?;
+                    Some(self.terminate(key, &old, dry).await)
                 }
-                match self.terminate(key, &old).await {
-                    Err(WriteError::Stale) => continue,
-                    Err(error) => return Err(Self::commit_failure(resource, &key.name, &error)),
-                    Ok(left) => return Ok(Deleted::Held(left)),
+                builtin::CRDS => Some(self.terminate_definition(key, &old, dry).await),
+                _ => None,
+            };
+            match ended {
+                Some(Err(WriteError::Stale)) => continue,
+                Some(Err(error)) => {
+                    return Err(Self::commit_failure(resource, &key.name, &error));
                 }
+                Some(Ok(left)) => return Ok(Deleted::Held(left)),
+                None => {}
             }
             let grace = self.grace(resource, &old.value, options);
-            let held = grace > 0 || object::finalizers(&old.value).next().is_some();
-            if dry || (held && is_marked(&old.value, grace)) {
-                return Ok(if held { Deleted::Held(old) } else { Deleted::Gone(old) });
+            let finalizers = dependents::finalizers_for(&old.value, options);
+            let held = grace > 0 || !finalizers.is_empty();
+            let is_same = object::finalizers(&old.value).eq(finalizers.iter().map(String::as_str));
+            if held && is_same && is_marked(&old.value, grace) {
+                return Ok(Deleted::Held(old));
             }
             let put = if held {
-                Put::Keep(self.marked(&old.value, grace))
+                Put::Keep(self.marked(old.whole(), grace, &finalizers))
             } else {
-                Put::Remove(old.value.clone())
+                Put::Remove(old.whole())
             };
+            if let (true, Put::Keep(value)) = (dry, &put) {
+                return Ok(Deleted::Held(Arc::new(stamped(value.clone(), old.version))));
+            }
+            if dry {
+                return Ok(Deleted::Gone(old));
+            }
             let collection = Arc::clone(&resource.collection);
             let expect = Some(old.version);
             match self.store.commit(Write { collection, key: key.clone(), expect, put }).await {
                 Ok(left) => {
                     self.recount(resource, &left.value).await;
                     if held {
+                        if finalizers.iter().any(|one| matches!(one.as_str(), FOREGROUND | ORPHAN))
+                        {
+                            Box::pin(self.finalize(resource, key)).await;
+                        }
                         return Ok(Deleted::Held(left));
                     }
-                    let treatment = Dependents::requested(options);
-                    Box::pin(self.clean_up(resource, &left.value, treatment)).await;
+                    Box::pin(self.clean_up(resource, &left.value)).await;
                     return Ok(Deleted::Gone(left));
                 }
                 Err(WriteError::Stale) => {}
@@ -143,23 +160,6 @@ impl Server {
             }
         }
         Err(Failure::modified(resource, &key.name))
-    }
-
-    /// Marks a namespace as being deleted, deletes its content, and removes it when it is empty.
-    async fn terminate(&self, key: &Key, old: &Arc<Object>) -> Result<Arc<Object>, WriteError> {
-        let mut left = Arc::clone(old);
-        if !object::is_deleting(&old.value) {
-            let mut value = old.value.clone();
-            let now = clock::rfc3339(self.clock.now());
-            object::set_meta(&mut value, "deletionTimestamp", now);
-            object::map_mut(object::map_of(&mut value), "status")
-                .insert("phase".into(), "Terminating".into());
-            let (collection, put) = (builtin::NAMESPACES.into(), Put::Keep(value));
-            let write = Write { collection, key: key.clone(), expect: Some(old.version), put };
-            left = self.store.commit(write).await?;
-        }
-        self.empty_namespace(&key.name).await;
-        Ok(left)
     }
 
     /// Returns the grace period of a delete in seconds. Zero unless the object is a running pod
@@ -177,20 +177,40 @@ impl Server {
         given.or_else(|| own.and_then(Value::as_i64)).unwrap_or(30).max(0)
     }
 
-    /// Returns the object with a `deletionTimestamp` after the grace period.
-    fn marked(&self, old: &Value, grace: i64) -> Value {
-        let mut value = old.clone();
+    /// Returns the object with a `deletionTimestamp` after the grace period, and these finalizers.
+    fn marked(&self, mut value: Value, grace: i64, finalizers: &[String]) -> Value {
+        if !finalizers.is_empty() {
+            object::set_meta(&mut value, "finalizers", json!(finalizers));
+        }
         let now = self.clock.now();
         let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
         // A delete changes what an object is to become, as a change of its spec does.
         let generation = object::at(&value, &["metadata", "generation"]).and_then(Value::as_i64);
-        if let Some(generation) = generation.filter(|it| *it > 0 && !object::is_deleting(old)) {
+        if let Some(generation) = generation.filter(|it| *it > 0 && !object::is_deleting(&value)) {
             object::set_meta(&mut value, "generation", generation + 1);
         }
+        let before = object::meta(&value, "deletionTimestamp").parse::<Timestamp>();
+        let end = before.map_or(end, |before| before.min(end));
         object::set_meta(&mut value, "deletionTimestamp", clock::rfc3339(end));
         object::set_meta(&mut value, "deletionGracePeriodSeconds", grace);
         value
     }
+}
+
+/// Adds the options that the query gives and the body does not.
+fn with_query(options: &Value, query: &Query) -> Value {
+    let mut options = options.clone();
+    let map = object::map_of(&mut options);
+    if let Some(grace) = query.grace_period {
+        map.entry("gracePeriodSeconds").or_insert(grace.into());
+    }
+    if !query.propagation.is_empty() && !map.contains_key("orphanDependents") {
+        map.entry("propagationPolicy").or_insert(query.propagation.clone().into());
+    }
+    if let Some(orphans) = query.orphans.filter(|_| !map.contains_key("propagationPolicy")) {
+        map.entry("orphanDependents").or_insert(orphans.into());
+    }
+    options
 }
 
 /// Validates the propagation policy of a delete request.
@@ -219,6 +239,15 @@ fn is_marked(object: &Value, grace: i64) -> bool {
     object::is_deleting(object) && left.and_then(Value::as_i64).is_none_or(|left| left <= grace)
 }
 
+/// Fails if every cluster needs the namespace.
+fn check_protected(resource: &Resource, name: &str) -> Result<(), Failure> {
+    if PROTECTED.contains(&name) {
+        let why = "this namespace may not be deleted";
+        return Err(Failure::forbidden(resource, name, why));
+    }
+    Ok(())
+}
+
 fn is_dry_run(options: &Value) -> bool {
     options.get("dryRun").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
 }
@@ -228,7 +257,15 @@ fn check_preconditions(resource: &Resource, old: &Object, options: &Value) -> Re
     for (field, label) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let wanted = object::text(options, &["preconditions", field]);
         let have = object::meta(&old.value, field);
-        if !wanted.is_empty() && wanted != have {
+        let is_met = wanted.is_empty() || wanted == have;
+        if !is_met && matches!(&*resource.collection, builtin::NAMESPACES | builtin::CRDS) {
+            let why = format!(
+                "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: \
+                 {have}"
+            );
+            return Err(Failure::conflict(resource, name, &why));
+        }
+        if !is_met {
             let end = if field == "uid" { "deleted and then recreated" } else { "modified" };
             let why = format!(
                 "the {label} in the precondition ({wanted}) does not match the {label} in record \

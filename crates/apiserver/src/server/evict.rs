@@ -30,6 +30,7 @@ impl Server {
         let _turn = self.evictions.lock().await;
         let pod = self.store.get(&call.resource.collection, &key);
         let pod = pod.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
+        self.check_node(call, None, Some(&pod.value))?;
         self.check_budgets(call, &pod.value)?;
         let dry = call.query.dry_run
             || options.get("dryRun").and_then(Value::as_array).is_some_and(|l| !l.is_empty());
@@ -41,8 +42,9 @@ impl Server {
     }
 
     fn check_budgets(&self, call: &Call, pod: &Value) -> Result<(), Failure> {
-        // Evicting a pod that has finished or is being deleted is no disruption.
-        if budget::is_finished(pod) || object::is_deleting(pod) {
+        // Evicting a pod that has not started, has finished or is being deleted is no disruption.
+        let is_pending = object::text(pod, &["status", "phase"]) == "Pending";
+        if is_pending || budget::is_finished(pod) || object::is_deleting(pod) {
             return Ok(());
         }
         let namespace = call.namespace.as_deref();
@@ -53,7 +55,7 @@ impl Server {
             [] => return Ok(()),
             [only] => *only,
             _ => {
-                return Err(Failure::internal(
+                return Err(Failure::unexplained(
                     "This pod has more than one PodDisruptionBudget, which the eviction \
                      subresource does not support.",
                 ));

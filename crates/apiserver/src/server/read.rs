@@ -25,6 +25,7 @@ fn check_include(include: &str) -> Result<(), Failure> {
 impl Server {
     /// Returns one object.
     pub(super) fn get(&self, call: &Call) -> Result<Response<Body>, Failure> {
+        call.query.version().map_err(Failure::without_reason)?;
         let key = call.key();
         let found = self.store.get(&call.resource.collection, &key);
         let found = found.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;

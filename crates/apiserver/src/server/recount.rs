@@ -6,6 +6,7 @@ use super::Server;
 use crate::{
     budget, object,
     resource::Resource,
+    service::Controllers,
     store::{Key, Put, Write, WriteError},
 };
 
@@ -21,7 +22,8 @@ const MAX_ATTEMPTS: usize = 8;
 impl Server {
     /// Updates the status of the budgets in the namespace of a changed `object`.
     pub(super) async fn recount(&self, resource: &Resource, object: &Value) {
-        if !matches!(&*resource.collection, PODS | BUDGETS) {
+        let is_counted = matches!(&*resource.collection, PODS | BUDGETS);
+        if !is_counted || self.controllers == Controllers::Off {
             return;
         }
         let namespace = object::namespace(object);
@@ -32,7 +34,7 @@ impl Server {
                 match self.recount_one(&key).await {
                     Err(WriteError::Stale) => {}
                     Ok(()) => break,
-                    Err(error @ WriteError::Disk(_)) => {
+                    Err(error @ (WriteError::Disk(_) | WriteError::TooLarge(_))) => {
                         let budget = format!("{namespace}/{}", key.name);
                         tracing::warn!(%budget, %error, "Failed to update the status of a PodDisruptionBudget");
                         break;
@@ -46,7 +48,7 @@ impl Server {
         let Some(budget) = self.store.get(BUDGETS, key) else { return Ok(()) };
         let (pods, _) = self.store.list(PODS, Some(&key.namespace), None);
         let counts = budget::counts(&budget.value, pods.iter().map(|one| &one.value));
-        let Some(new) = budget::with_status(&budget.value, counts) else { return Ok(()) };
+        let Some(new) = budget::with_status(&budget.whole(), counts) else { return Ok(()) };
         let put = Put::Keep(new);
         let expect = Some(budget.version);
         self.store

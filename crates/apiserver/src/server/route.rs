@@ -9,15 +9,23 @@ use serde_json::{Value, json};
 use super::{Body, Call, Server, answer};
 use crate::{
     admit::Part,
+    authorize::Access,
     body::{self, Decoded},
     discovery,
     failure::Failure,
-    openapi,
+    object,
     path::{self, Located, Target},
     query::{self, Query},
     resource::builtin,
-    review::{self, Identity},
+    review::{self, Claims, Identity, Review},
 };
+
+/// The warning of every request for Endpoints.
+const ENDPOINTS_WARNING: &str =
+    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+
+/// Name of the collection of CertificateSigningRequests.
+const CERTIFICATE_REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
 
 /// The Kubernetes version whose API this server implements.
 pub(crate) const VERSION: (&str, &str) = ("1", "36");
@@ -31,24 +39,62 @@ impl Server {
         caller: Identity,
     ) -> Result<Response<Body>, Failure> {
         let target = path::parse(parts.uri.path()).ok_or_else(Failure::unknown_path)?;
+        let caller = self.acting(parts, caller)?;
+        let query = parts.uri.query().unwrap_or("");
+        let access = Access::of(&parts.method, parts.uri.path(), &target, query);
+        self.authorize(&caller, &access)?;
         match target {
             Target::Object(located) => {
                 let asked = review::find(&located.group, &located.version, &located.resource);
                 match asked {
-                    Some(review) if parts.method == Method::POST && located.name.is_none() => {
-                        let answer = review::answer(review, &body, &caller);
-                        Ok(answer::json(StatusCode::CREATED, &answer))
+                    Some(review) => self.answer_review(review, &located, parts, &body, &caller),
+                    None if located.group.is_empty() && located.resource == "endpoints" => {
+                        let answered = self.resource(located, parts, body, caller).await;
+                        let mut response = answered.unwrap_or_else(|it| answer::refuse(&it));
+                        answer::warn(&mut response, ENDPOINTS_WARNING);
+                        Ok(response)
                     }
-                    Some(_) => Err(Failure::unknown_path()),
-                    None => self.resource(located, parts, body).await,
+                    None => self.resource(located, parts, body, caller).await,
                 }
             }
-            Target::Plain(path) => self.plain(&path, &parts.method, &parts.headers),
+            Target::Plain(path) => self.plain(&path, parts),
             target @ (Target::CoreVersions
             | Target::Groups
             | Target::Group(_)
             | Target::Resources { .. }) => self.discover(&target, &parts.headers),
         }
+    }
+
+    /// Fails if the path names nothing that is served, before the body of the request is read.
+    pub(super) fn check_path(&self, parts: &Parts) -> Result<(), Failure> {
+        let target = path::parse(parts.uri.path()).ok_or_else(Failure::unknown_path)?;
+        let Target::Object(Located { group, version, resource, .. }) = &target else {
+            return Ok(());
+        };
+        let is_served = review::find(group, version, resource).is_some()
+            || self.catalog.find(group, version, resource).is_some();
+        if is_served { Ok(()) } else { Err(Failure::unknown_path()) }
+    }
+
+    fn answer_review(
+        &self,
+        review: Review,
+        located: &Located,
+        parts: &Parts,
+        body: &Bytes,
+        caller: &Identity,
+    ) -> Result<Response<Body>, Failure> {
+        let is_placed = located.namespace.is_some() == review.namespaced;
+        if located.name.is_some() || !is_placed {
+            return Err(Failure::unknown_path());
+        }
+        if parts.method != Method::POST {
+            return Err(Failure::method());
+        }
+        let question = decode(&parts.headers, body, review.kind)?.value;
+        let namespace = located.namespace.as_deref().unwrap_or("");
+        let claims = parts.extensions.get::<Claims>().cloned().unwrap_or_default();
+        self.review(review, &question, namespace, caller, &claims)
     }
 
     fn discover(&self, target: &Target, headers: &HeaderMap) -> Result<Response<Body>, Failure> {
@@ -72,13 +118,8 @@ impl Server {
         Ok(response)
     }
 
-    fn plain(
-        &self,
-        path: &str,
-        method: &Method,
-        headers: &HeaderMap,
-    ) -> Result<Response<Body>, Failure> {
-        if method != Method::GET {
+    fn plain(&self, path: &str, parts: &Parts) -> Result<Response<Body>, Failure> {
+        if parts.method != Method::GET {
             return Err(Failure::unknown_path());
         }
         let top = path.split('/').nth(1).unwrap_or("");
@@ -87,15 +128,10 @@ impl Server {
                 Ok(typed("text/plain; charset=utf-8", Bytes::from_static(b"ok")))
             }
             ("version", "/version") => Ok(answer::json(StatusCode::OK, &version())),
-            ("openapi", "/openapi/v2") => Ok(old_document(headers)),
-            ("openapi", _) => {
-                let served = self.catalog.served();
-                let found = openapi::document(&served, path).ok_or_else(Failure::unknown_path)?;
-                Ok(answer::json(StatusCode::OK, &found))
-            }
+            ("openapi", _) => self.openapi(path, parts),
             ("", _) => {
-                let paths = json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3",
-                    "/readyz", "/version"]});
+                let paths = json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2",
+                    "/openapi/v3", "/readyz", "/version"]});
                 Ok(answer::json(StatusCode::OK, &paths))
             }
             _ => Err(Failure::unknown_path()),
@@ -107,6 +143,7 @@ impl Server {
         located: Located,
         parts: &Parts,
         body: Bytes,
+        caller: Identity,
     ) -> Result<Response<Body>, Failure> {
         let resource = self
             .catalog
@@ -133,11 +170,23 @@ impl Server {
             query,
             shape: answer::shape(&parts.headers),
             manager,
+            subresource: located.subresource.clone().unwrap_or_default(),
+            caller,
+            claims: parts.extensions.get::<Claims>().cloned().unwrap_or_default(),
         };
         match located.subresource.as_deref() {
             None => self.main(call, parts, body).await,
             Some("status") if call.resource.status => self.status(&call, parts, body).await,
-            Some("scale") if call.resource.kind == "Deployment" && !call.resource.custom => {
+            Some("approval") if &*call.resource.collection == CERTIFICATE_REQUESTS => {
+                self.status(&call, parts, body).await
+            }
+            Some("token") if call.resource.qualified() == "serviceaccounts" => {
+                if parts.method != Method::POST {
+                    return Err(Failure::method());
+                }
+                self.issue_token(&call, &decode(&parts.headers, &body, "TokenRequest")?.value)
+            }
+            Some("scale") if call.resource.has_scale() => {
                 let read = || decode(&parts.headers, &body, "Scale").map(|read| read.value);
                 let media = media_type(&parts.headers);
                 self.scale(&call, &parts.method, media, read, &body).await
@@ -147,6 +196,21 @@ impl Server {
                     return Err(Failure::method());
                 }
                 self.evict(&call, &decode(&parts.headers, &body, "Eviction")?.value).await
+            }
+            Some("binding") if call.resource.qualified() == "pods" => {
+                if parts.method != Method::POST {
+                    return Err(Failure::method());
+                }
+                self.bind(&call, &decode(&parts.headers, &body, "Binding")?.value).await
+            }
+            Some("log") if call.resource.qualified() == "pods" => {
+                self.log(&call, &parts.method, parts.uri.query().unwrap_or(""))
+            }
+            Some("exec" | "attach" | "portforward") if call.resource.qualified() == "pods" => {
+                self.refuse_command(&call)
+            }
+            Some(_) if call.resource.custom => {
+                Err(Failure::not_found(&call.resource, call.name.as_deref().unwrap_or("")))
             }
             Some(_) => Err(Failure::unknown_path()),
         }
@@ -162,9 +226,14 @@ impl Server {
             (&Method::GET, _) if call.query.watch => self.watch(call),
             (&Method::GET, Some(_)) => self.get(&call),
             (&Method::GET, None) => self.list(&call),
-            (&Method::POST, None) => {
-                let kind = &call.resource.kind;
-                self.create(&call, decode(&parts.headers, &body, kind)?).await
+            // Compat: the name in the path of a new custom object is ignored.
+            (&Method::POST, name) if name.is_none() || call.resource.custom => {
+                let mut new = decode(&parts.headers, &body, &call.resource.kind)?;
+                self.complete_new(&call, &mut new.value)?;
+                self.create(&call, new).await
+            }
+            (&Method::PUT, None) if call.resource.custom => {
+                Err(Failure::bad_request("name must be provided"))
             }
             (&Method::PUT, Some(_)) => {
                 let new = decode(&parts.headers, &body, &call.resource.kind)?;
@@ -174,7 +243,18 @@ impl Server {
                 self.patch(&call, media_type(&parts.headers), &body, Part::Main).await
             }
             (&Method::DELETE, Some(_)) => {
-                self.delete(&call, &options(&parts.headers, &body)?).await
+                let options = options(&parts.headers, &body)?;
+                let old = self.store.get(&call.resource.collection, &call.key());
+                if let Some(old) = &old {
+                    self.check_write(&call, "DELETE", None, Some(&old.value))?;
+                }
+                let response = self.delete(&call, &options).await?;
+                let is_gone = call.query.dry_run
+                    || self.store.get(&call.resource.collection, &call.key()).is_none();
+                match old.filter(|_| is_gone && call.resource.is_shown_when_deleted()) {
+                    Some(old) => Ok(self.show(&call, StatusCode::OK, &old)),
+                    None => Ok(response),
+                }
             }
             // Compat: namespaces are deleted one by one.
             (&Method::DELETE, None) if &*call.resource.collection == builtin::NAMESPACES => {
@@ -226,22 +306,15 @@ fn typed(media: &'static str, body: Bytes) -> Response<Body> {
     response
 }
 
-/// Returns an empty `OpenAPI` v2 document. kubectl requests it for lists of objects in protobuf,
-/// where zero bytes are an empty document.
-fn old_document(headers: &HeaderMap) -> Response<Body> {
-    if answer::accepted(headers).any(|media| media.contains("protobuf")) {
-        return typed("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Bytes::new());
-    }
-    let empty = json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.0"},
-        "paths": {}, "definitions": {}});
-    answer::json(StatusCode::OK, &empty)
-}
+/// Maximum length of the name of a field manager.
+const MAX_MANAGER: usize = 128;
 
 /// Returns the default field manager of a client: the first word of its `User-Agent`.
 fn agent(headers: &HeaderMap) -> String {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-    let name = agent.unwrap_or("unknown").split('/').next().unwrap_or("unknown");
-    name.to_owned()
+    let name = agent.unwrap_or("").split('/').next().unwrap_or("");
+    let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_MANAGER).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 fn media_type(headers: &HeaderMap) -> &str {
@@ -256,10 +329,19 @@ fn decode(headers: &HeaderMap, bytes: &Bytes, kind: &str) -> Result<Decoded, Fai
 /// Parses the options of a delete request. An empty body has none.
 fn options(headers: &HeaderMap, body: &Bytes) -> Result<Value, Failure> {
     if body.is_empty() {
-        Ok(json!({}))
-    } else {
-        decode(headers, body, "DeleteOptions").map(|read| read.value)
+        return Ok(json!({}));
     }
+    let options = decode(headers, body, "DeleteOptions")?.value;
+    let of = |field| object::text(&options, &[field]);
+    if !matches!(of("kind"), "" | "DeleteOptions") {
+        return Err(Failure::bad_request(format!(
+            "no kind \"{}\" is registered for version \"{}\" in scheme \
+             \"pkg/runtime/scheme.go:111\"",
+            of("kind"),
+            of("apiVersion")
+        )));
+    }
+    Ok(options)
 }
 
 fn version() -> Value {

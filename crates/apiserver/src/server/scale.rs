@@ -32,12 +32,23 @@ impl Server {
                 match &patch {
                     Patch::Apply(applied) => applied.clone(),
                     Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_) => {
-                        patch::apply(&patch, &current)?
+                        patch::apply(&patch, &current, &call.resource)?
                     }
                 }
             }
             _ => return Err(Failure::method()),
         };
+        let name = object::name(&new);
+        if !name.is_empty() && name != key.name {
+            return Err(Failure::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                key.name
+            )));
+        }
+        let version = object::meta(&new, "resourceVersion");
+        if !version.is_empty() && version != object::meta(&found.value, "resourceVersion") {
+            return Err(Failure::modified(&call.resource, &key.name));
+        }
         let replicas = object::at(&new, &["spec", "replicas"]).cloned().unwrap_or(json!(0));
         if replicas.as_i64().is_none_or(|number| number < 0) {
             let rule = "must be greater than or equal to 0";
@@ -45,6 +56,11 @@ impl Server {
             return Err(Failure::invalid_kind("autoscaling", "Scale", &key.name, &[fault]));
         }
         self.set_replicas(call, &replicas).await?;
+        if call.query.dry_run {
+            let mut shown = current;
+            object::map_mut(object::map_of(&mut shown), "spec").insert("replicas".into(), replicas);
+            return Ok(answer::json(StatusCode::OK, &shown));
+        }
         let stored = self.store.get(&call.resource.collection, &key);
         let stored = stored.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
         Ok(answer::json(StatusCode::OK, &view(&stored.value)))

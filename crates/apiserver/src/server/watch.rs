@@ -46,7 +46,9 @@ impl Server {
         if let Some(name) = &call.name {
             selector = selector.named(name);
         }
-        let asked = query.version()?.unwrap_or(0);
+        query.check_watch()?;
+        let version = query.version().map_err(Failure::without_reason)?;
+        let asked = version.unwrap_or(0);
         let current = self.store.version();
         if asked > current {
             return Err(Failure::future_version(asked, current));
@@ -115,6 +117,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = self.server.stop.cancelled() => self.ended = true,
+                () = self.server.outage.begun() => self.ended = true,
                 changed = self.signal.changed() => self.ended = changed.is_err(),
                 () = tokio::time::sleep_until(self.bookmark_at), if self.call.query.bookmarks => {
                     self.bookmark_at = Instant::now() + BOOKMARK_INTERVAL;
@@ -166,7 +169,7 @@ impl Watcher {
                 self.send(EventKind::Modified, &change.object);
             }
             (ChangeKind::Added | ChangeKind::Modified, Some(old), false) => {
-                let gone = stamped(old.value.clone(), change.object.version);
+                let gone = stamped(old.whole(), change.object.version);
                 self.send(EventKind::Deleted, &gone);
             }
             (ChangeKind::Deleted, None, _)

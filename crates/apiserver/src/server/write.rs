@@ -1,30 +1,47 @@
 //! Create, update and patch requests.
 
+mod check;
+
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{Body, Call, Server, answer, dependents::Dependents};
+use super::{Body, Call, Server, answer, dependents};
 use crate::{
     admit::{self, Admitted, Part},
-    body::{self, Decoded},
-    failure::{Failure, type_name},
+    body::Decoded,
+    failure::{Failure, Fault},
     form, object,
-    patch::{self, ssa},
+    patch::{
+        self,
+        managed::{self, Manager},
+        ssa,
+    },
     resource::{Resource, builtin},
     store::{Key, Object, Put, Write, WriteError, stamped},
-    types,
 };
+use check::{as_patch, check_applied, check_kind, check_patched, place, undeterminable};
 
 /// Maximum number of attempts when a write without resourceVersion conflicts with other writes.
 const MAX_ATTEMPTS: usize = 32;
 
-/// Tells if a change already records the owners of its fields.
+/// The way in which the owners of changed fields are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owners {
+    /// The change records them itself.
     Written,
-    Note,
+    /// The manager of the request becomes the owner, through this subresource.
+    Record(&'static str),
+}
+
+/// Returns the subresource through which a request writes a part.
+fn subresource(call: &Call, part: Part) -> &'static str {
+    match part {
+        Part::Main => "",
+        Part::Status if call.subresource == "approval" => "approval",
+        Part::Status => "status",
+    }
 }
 
 impl Server {
@@ -36,7 +53,7 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let mut new = read.value;
         check_kind(call, &mut new)?;
-        self.store_new(call, new, &read.duplicates).await
+        self.store_new(call, new, &read.duplicates, Owners::Record("")).await
     }
 
     async fn store_new(
@@ -44,14 +61,24 @@ impl Server {
         call: &Call,
         mut new: Value,
         duplicates: &[String],
+        owners: Owners,
     ) -> Result<Response<Body>, Failure> {
         let resource = &call.resource;
         place(call, &mut new)?;
         self.check_namespace(call, object::name(&new))?;
+        self.check_definition(resource, object::name(&new))?;
+        self.check_grant(call, &new, None)?;
         let generated = object::name(&new).is_empty();
         for _ in 0..MAX_ATTEMPTS {
             let new = form::stored(resource, new.clone());
-            let admitted = admit::create(resource, new, self.clock.now(), (self.entropy)())?;
+            let own = |object: &mut Value| {
+                if let Owners::Record(subresource) = owners {
+                    let manager = self.manager(call, Part::Main, subresource);
+                    managed::created(resource, object, &manager);
+                }
+            };
+            let admitted = admit::create(resource, new, self.clock.now(), (self.entropy)(), own)?;
+            self.check_write(call, "CREATE", Some(&admitted.object), None)?;
             let notes = notes(duplicates, &admitted);
             strict(call, &notes)?;
             let name = object::name(&admitted.object).to_owned();
@@ -61,13 +88,15 @@ impl Server {
             let stored = if call.query.dry_run {
                 self.dry_run(&collection, &key, put)
             } else {
-                self.commit(Write { collection, key, expect: None, put }).await
+                self.commit(Write { collection, key: key.clone(), expect: None, put }).await
             };
             match stored {
                 Ok(stored) => {
                     self.recount(resource, &stored.value).await;
                     if &*resource.collection == "events" {
                         self.expire_events().await;
+                    } else if !call.query.dry_run {
+                        self.collect(resource, &stored).await;
                     }
                     let mut response = self.show(call, StatusCode::CREATED, &stored);
                     warn(call, &notes, &mut response);
@@ -75,11 +104,21 @@ impl Server {
                 }
                 // The generated name is in use: the next attempt generates another.
                 Err(WriteError::Stale) if generated => {}
-                Err(WriteError::Stale) => return Err(Failure::exists(resource, &name)),
+                Err(WriteError::Stale) => return Err(self.exists(resource, &key)),
                 Err(error) => return Err(Self::commit_failure(resource, &name, &error)),
             }
         }
         Err(Failure::internal("no free name was found"))
+    }
+
+    /// 409: an object of this name exists, perhaps not much longer.
+    fn exists(&self, resource: &Resource, key: &Key) -> Failure {
+        let mut failure = Failure::exists(resource, &key.name);
+        let found = self.store.get(&resource.collection, key);
+        if found.is_some_and(|found| object::is_deleting(&found.value)) {
+            failure.message = format!("object is being deleted: {}", failure.message);
+        }
+        failure
     }
 
     fn dry_run(&self, collection: &str, key: &Key, put: Put) -> Result<Arc<Object>, WriteError> {
@@ -88,7 +127,7 @@ impl Server {
         }
         let (Put::Keep(value) | Put::Remove(value)) = put;
         let bytes = serde_json::to_vec(&value).expect("a JSON value can be encoded").into();
-        Ok(Arc::new(Object { value, bytes, version: 0 }))
+        Ok(Arc::new(Object::new(value, bytes, 0)))
     }
 
     /// Replaces an object or its status.
@@ -111,13 +150,22 @@ impl Server {
                 object::name(&new)
             )));
         }
-        if call.resource.custom && object::meta(&new, "resourceVersion").is_empty() {
-            let rule = "must be specified for an update";
-            let fault =
-                crate::failure::Fault::invalid("metadata.resourceVersion", &Value::from(0), rule);
-            return Err(Failure::invalid(&call.resource, named, &[fault]));
+        if self.store.get(&call.resource.collection, &call.key()).is_none() {
+            if call.resource.is_created_by_update()
+                && object::meta(&new, "resourceVersion").is_empty()
+            {
+                return self.store_new(call, new, &read.duplicates, Owners::Record("")).await;
+            }
+            return Err(Failure::not_found(&call.resource, named));
         }
-        self.change(call, part, Owners::Note, &read.duplicates, |_| Ok(new.clone())).await
+        if call.resource.needs_version() && object::meta(&new, "resourceVersion").is_empty() {
+            let rule = "must be specified for an update";
+            let fault = Fault::invalid("metadata.resourceVersion", &Value::from(0), rule);
+            let Resource { group, plural, .. } = &*call.resource;
+            return Err(Failure::invalid_kind(group, plural, named, &[fault]));
+        }
+        let owners = Owners::Record(subresource(call, part));
+        self.change(call, part, owners, &read.duplicates, |_| Ok(new.clone())).await
     }
 
     /// Applies a patch of any format.
@@ -132,8 +180,10 @@ impl Server {
         if let patch::Patch::Apply(applied) = &patch {
             return self.apply(call, applied, part).await;
         }
-        self.change(call, part, Owners::Note, &[], |current| {
-            let new = patch::apply(&patch, current)?;
+        let owners = Owners::Record(subresource(call, part));
+        self.change(call, part, owners, &[], |current| {
+            let new = patch::apply(&patch, current, &call.resource)?;
+            check_patched(call, &new)?;
             let named = call.name.as_deref().unwrap_or("");
             match object::name(&new) {
                 "" => Err(undeterminable(named)),
@@ -154,24 +204,19 @@ impl Server {
         applied: &Value,
         part: Part,
     ) -> Result<Response<Body>, Failure> {
-        let mut applied = applied.clone();
-        check_applied(call, &applied)?;
-        place(call, &mut applied)?;
-        let manager = ssa::Manager {
-            name: &call.manager,
-            api_version: call.resource.api_version(),
-            part,
-            now: self.clock.now(),
-        };
+        check_applied(call, applied)?;
+        let mut placed = applied.clone();
+        place(call, &mut placed)?;
+        let manager = self.manager(call, part, subresource(call, part));
         let resource = &call.resource;
         let absent = self.store.get(&resource.collection, &call.key()).is_none();
         if absent && part == Part::Main {
-            object::set_meta(&mut applied, "name", call.name.clone().unwrap_or_default());
-            let new = ssa::create(resource, applied, &manager);
-            return self.store_new(call, new, &[]).await;
+            object::set_meta(&mut placed, "name", call.name.clone().unwrap_or_default());
+            let new = ssa::create(resource, placed, &manager);
+            return self.store_new(call, new, &[], Owners::Written).await;
         }
         self.change(call, part, Owners::Written, &[], |current| {
-            ssa::apply(resource, current, &applied, &manager, call.query.force)
+            ssa::apply(resource, current, applied, &manager, call.query.force)
         })
         .await
     }
@@ -184,7 +229,7 @@ impl Server {
                 .insert("replicas".into(), replicas.clone());
             Ok(new)
         };
-        self.change(call, Part::Main, Owners::Note, &[], change).await.map(drop)
+        self.change(call, Part::Main, Owners::Record("scale"), &[], change).await.map(drop)
     }
 
     /// Updates an object by a function of its current state. Retries on conflict.
@@ -201,21 +246,30 @@ impl Server {
         for _ in 0..MAX_ATTEMPTS {
             let old = self.store.get(&resource.collection, &key);
             let old = old.ok_or_else(|| Failure::not_found(resource, &key.name))?;
-            let shown = form::shown(resource, &old.value);
+            let before = old.whole();
+            let shown = form::shown(resource, &before);
             let new = form::stored(resource, change(&shown)?);
-            let mut admitted = admit::update(resource, &old.value, new, part, self.clock.now())?;
+            self.check_grant(call, &new, Some(&before))?;
+            let own = |object: &mut Value, given| {
+                if let Owners::Record(subresource) = owners {
+                    let manager = self.manager(call, part, subresource);
+                    managed::updated(resource, &before, object, given, &manager);
+                }
+            };
+            let given = managed::given(&before, &new, part);
+            let own = |object: &mut Value| own(object, given);
+            let now = self.clock.now();
+            let mut admitted = admit::update(resource, &before, new, part, now, own)?;
+            managed::keep_times(&before, &mut admitted.object);
+            self.check_write(call, "UPDATE", Some(&admitted.object), Some(&before))?;
             let notes = notes(duplicates, &admitted);
             strict(call, &notes)?;
-            if admitted.object == old.value {
+            if admitted.object == before {
                 let mut response = self.show(call, StatusCode::OK, &old);
                 warn(call, &notes, &mut response);
                 return Ok(response);
             }
-            if owners == Owners::Note {
-                self.record_owner(call, &old.value, &mut admitted.object, part);
-            }
-            let gone = object::is_deleting(&admitted.object)
-                && object::finalizers(&admitted.object).next().is_none();
+            let gone = dependents::is_finished(resource, &admitted.object);
             if call.query.dry_run {
                 let shown = stamped(admitted.object, old.version);
                 return Ok(self.show(call, StatusCode::OK, &shown));
@@ -227,7 +281,9 @@ impl Server {
                 Ok(stored) => {
                     self.recount(resource, &stored.value).await;
                     if gone {
-                        self.clean_up(resource, &stored.value, Dependents::Delete).await;
+                        self.clean_up(resource, &stored.value).await;
+                    } else {
+                        self.collect(resource, &stored).await;
                     }
                     let mut response = self.show(call, StatusCode::OK, &stored);
                     warn(call, &notes, &mut response);
@@ -240,15 +296,10 @@ impl Server {
         Err(Failure::modified(resource, &key.name))
     }
 
-    /// Records the owner of the changed fields, on objects that were applied before.
-    fn record_owner(&self, call: &Call, old: &Value, new: &mut Value, part: Part) {
-        let manager = ssa::Manager {
-            name: &call.manager,
-            api_version: call.resource.api_version(),
-            part,
-            now: self.clock.now(),
-        };
-        ssa::note_update(&call.resource, old, new, &manager);
+    /// Returns the field manager of a request.
+    fn manager<'a>(&self, call: &'a Call, part: Part, subresource: &'static str) -> Manager<'a> {
+        let api_version = call.resource.api_version();
+        Manager { name: &call.manager, api_version, subresource, part, now: self.clock.now() }
     }
 
     /// Commits a write. The resources of a definition are served before the definition becomes
@@ -272,144 +323,6 @@ impl Server {
             }
         }
         stored
-    }
-}
-
-/// Checks that kind and version in the body match the path, and fills them in.
-fn check_kind(call: &Call, new: &mut Value) -> Result<(), Failure> {
-    let resource = &call.resource;
-    let (expected, kind) = (resource.api_version(), &resource.kind);
-    let given = |field| object::text(new, &[field]).to_owned();
-    let (version, found) = (given("apiVersion"), given("kind"));
-    let raw = new.to_string();
-    let unrecognized = |why: &str| body::unrecognized(kind, why, raw.as_bytes());
-    for field in ["apiVersion", "kind"] {
-        let value = new.get(field).unwrap_or(&Value::Null);
-        if !value.is_null() && !value.is_string() {
-            return Err(unrecognized(&format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go \
-                 struct field .{field} of type string",
-                if value.is_number() { "number" } else { type_name(value) }
-            )));
-        }
-    }
-    let metadata = new.get("metadata").filter(|it| !it.is_null() && !it.is_object());
-    if let Some(why) = metadata.and_then(|_| admit::unreadable(resource, new)) {
-        return Err(Failure::bad_request(format!(
-            "{kind} in version \"{}\" cannot be handled as a {kind}: {why}",
-            resource.version
-        )));
-    }
-    if resource.custom && found.is_empty() {
-        return Err(unrecognized(&format!("Object 'Kind' is missing in '{raw}'")));
-    }
-    if version.split('/').count() > 2 {
-        return Err(unrecognized(&format!("unexpected GroupVersion string: {version}")));
-    }
-    let wanted = |given: &str, expected: &str| given.is_empty() || given == expected;
-    if !wanted(&version, &expected) || !wanted(&found, kind) {
-        return Err(other_kind(call, &version, &found));
-    }
-    let map = object::map_of(new);
-    map.insert("apiVersion".into(), expected.into());
-    map.insert("kind".into(), kind.clone().into());
-    Ok(())
-}
-
-/// 400: the body has the kind `found` instead of the kind of the path.
-fn other_kind(call: &Call, version: &str, found: &str) -> Failure {
-    let resource = &call.resource;
-    let (group, only) = version.split_once('/').unwrap_or(("", version));
-    let only = if only.is_empty() { resource.version.as_str() } else { only };
-    if resource.custom {
-        let (what, given, expected) = if found == resource.kind {
-            ("API version", version.to_owned(), resource.api_version())
-        } else {
-            ("kind", found.to_owned(), resource.kind.clone())
-        };
-        return Failure::bad_request(format!(
-            "the {what} in the data ({given}) does not match the expected {what} ({expected})"
-        ));
-    }
-    let is_known = types::of_kind(group, only, found).is_some();
-    let package = resource.group.split('.').next().filter(|it| !it.is_empty()).unwrap_or("core");
-    let why = if is_known {
-        format!("converting ({only}.{found}) to ({package}.{}): unknown conversion", resource.kind)
-    } else {
-        format!(
-            "no kind \"{found}\" is registered for version \"{version}\" in scheme \
-             \"pkg/runtime/scheme.go:111\""
-        )
-    };
-    let kind = &resource.kind;
-    Failure::bad_request(format!(
-        "{found} in version \"{only}\" cannot be handled as a {kind}: {why}"
-    ))
-}
-
-/// Checks that an applied object is of the kind of the path.
-fn check_applied(call: &Call, applied: &Value) -> Result<(), Failure> {
-    let resource = &call.resource;
-    let of = |field| object::text(applied, &[field]);
-    let (group, version) = of("apiVersion").split_once('/').unwrap_or(("", of("apiVersion")));
-    if of("kind") != resource.kind || of("apiVersion") != resource.api_version() {
-        let kind = of("kind");
-        let message = format!("invalid object type: {group}/{version}, Kind={kind}");
-        return Err(Failure::bad_request(message));
-    }
-    let is_given = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
-    if object::at(applied, &["metadata", "managedFields"]).is_some_and(is_given) {
-        return Err(Failure::bad_request("metadata.managedFields must be nil"));
-    }
-    if let Some(why) = admit::unreadable(resource, applied) {
-        let place = format!("{}/{}", object::namespace(applied), object::name(applied));
-        return Err(Failure::unexplained(format!(
-            "failed to create typed patch object ({place}; {group}/{version}, Kind={}): {why}",
-            resource.kind
-        )));
-    }
-    let (name, named) = (object::name(applied), call.name.as_deref().unwrap_or(""));
-    if !name.is_empty() && name != named {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({named})"
-        )));
-    }
-    Ok(())
-}
-
-/// 400: the object has no name.
-fn undeterminable(named: &str) -> Failure {
-    Failure::bad_request(format!(
-        "the name of the object ({named} based on URL) was undeterminable: name must be provided"
-    ))
-}
-
-/// Returns the failure of a patch whose result cannot be read.
-fn as_patch(failure: Failure, call: &Call) -> Failure {
-    let Resource { kind, version, .. } = &*call.resource;
-    let prefix = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ");
-    match failure.message.strip_prefix(&prefix) {
-        Some(why) => Failure::invalid_patch(why),
-        None => failure,
-    }
-}
-
-/// Sets the object's namespace from the path.
-fn place(call: &Call, new: &mut Value) -> Result<(), Failure> {
-    let given = object::namespace(new).to_owned();
-    match &call.namespace {
-        Some(namespace) if given.is_empty() || given == *namespace => {
-            object::set_meta(new, "namespace", namespace.clone());
-            Ok(())
-        }
-        None if !call.resource.namespaced => {
-            object::drop_meta(new, "namespace");
-            Ok(())
-        }
-        Some(_) => Err(Failure::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        )),
-        None => Err(Failure::bad_request("an empty namespace may not be set during creation")),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn load(path: &Path) -> Result<(Database, u64, Vec<LoadedObject>), Op
         let mut parts = place.splitn(3, SEPARATOR);
         let mut part = || parts.next().unwrap_or_default();
         let (collection, namespace, name) = (part(), part(), part());
-        let object = Object { value, bytes: bytes.into(), version: stored };
+        let object = Object::new(value, bytes.into(), stored);
         objects.push((collection.into(), Key::new(namespace, name), object));
     }
     Ok((database, version, objects))

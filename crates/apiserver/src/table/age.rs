@@ -11,7 +11,7 @@ pub(crate) fn since(time: &str, now: Timestamp) -> String {
 }
 
 /// Formats seconds as kubectl does: the larger the age, the coarser the unit.
-fn human(seconds: i64) -> String {
+pub(crate) fn human(seconds: i64) -> String {
     // Compat: tolerates a clock skew of one second.
     if seconds < -1 {
         return "<invalid>".to_owned();

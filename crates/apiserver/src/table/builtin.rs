@@ -1,156 +1,134 @@
-//! The table columns and cells of the built-in kinds.
+//! The table cells of the built-in kinds.
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, column};
+use super::{age, network, workload};
 use crate::object::{self, at, text};
-
-/// The columns of a kind after its name: name, type, priority.
-type Columns = &'static [(&'static str, &'static str, i64)];
-
-const NODE: Columns = &[
-    ("Status", "string", 0),
-    ("Roles", "string", 0),
-    ("Age", "string", 0),
-    ("Version", "string", 0),
-    ("Internal-IP", "string", 1),
-    ("External-IP", "string", 1),
-    ("OS-Image", "string", 1),
-    ("Kernel-Version", "string", 1),
-    ("Container-Runtime", "string", 1),
-];
-const POD: Columns = &[
-    ("Ready", "string", 0),
-    ("Status", "string", 0),
-    ("Restarts", "string", 0),
-    ("Age", "string", 0),
-    ("IP", "string", 1),
-    ("Node", "string", 1),
-    ("Nominated Node", "string", 1),
-    ("Readiness Gates", "string", 1),
-];
-const DEPLOYMENT: Columns = &[
-    ("Ready", "string", 0),
-    ("Up-to-date", "integer", 0),
-    ("Available", "integer", 0),
-    ("Age", "string", 0),
-];
-const DAEMON_SET: Columns = &[
-    ("Desired", "integer", 0),
-    ("Current", "integer", 0),
-    ("Ready", "integer", 0),
-    ("Up-to-date", "integer", 0),
-    ("Available", "integer", 0),
-    ("Node Selector", "string", 0),
-    ("Age", "string", 0),
-];
-const BUDGET: Columns = &[
-    ("Min Available", "string", 0),
-    ("Max Unavailable", "string", 0),
-    ("Allowed Disruptions", "integer", 0),
-    ("Age", "string", 0),
-];
-const EVENT: Columns = &[
-    ("Last Seen", "string", 0),
-    ("Type", "string", 0),
-    ("Reason", "string", 0),
-    ("Object", "string", 0),
-    ("Subobject", "string", 1),
-    ("Source", "string", 1),
-    ("Message", "string", 0),
-    ("First Seen", "string", 1),
-    ("Count", "string", 1),
-    ("Name", "string", 1),
-];
-
-fn after_name(kind: &str) -> Columns {
-    match kind {
-        "Node" => NODE,
-        "Pod" => POD,
-        "Namespace" => &[("Status", "string", 0), ("Age", "string", 0)],
-        "ConfigMap" => &[("Data", "string", 0), ("Age", "string", 0)],
-        "Secret" => &[("Type", "string", 0), ("Data", "string", 0), ("Age", "string", 0)],
-        "Lease" => &[("Holder", "string", 0), ("Age", "string", 0)],
-        "Deployment" => DEPLOYMENT,
-        "DaemonSet" => DAEMON_SET,
-        "PodDisruptionBudget" => BUDGET,
-        "CustomResourceDefinition" => &[("Created At", "date", 0)],
-        _ => &[("Age", "string", 0)],
-    }
-}
-
-/// Returns the columns of a kind.
-pub(super) fn columns(kind: &str) -> Vec<Value> {
-    let shown = |(name, kind, priority): &(&str, &str, i64)| column(name, kind, "", *priority);
-    if kind == "Event" {
-        return EVENT.iter().map(shown).collect();
-    }
-    let mut out = vec![column("Name", "string", "name", 0)];
-    out.extend(after_name(kind).iter().map(shown));
-    out
-}
 
 /// Returns the cells of one object.
 pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     if kind == "Event" {
         return event(object, now);
     }
-    let age = || age::since(object::meta(object, "creationTimestamp"), now).into();
-    let number = |path: &[&str]| at(object, path).and_then(Value::as_u64).unwrap_or(0);
-    let count =
-        |field: &str| object.get(field).and_then(Value::as_object).map_or(0, serde_json::Map::len);
     let mut cells: Vec<Value> = vec![object::name(object).into()];
-    match kind {
-        "Node" => cells.extend(node(object, age())),
-        "Pod" => cells.extend(pod(object, age(), now)),
-        "Namespace" => cells.extend([text(object, &["status", "phase"]).into(), age()]),
-        "ConfigMap" => {
-            cells.extend([(count("data") + count("binaryData")).into(), age()]);
-        }
-        "Secret" => {
-            cells.extend([text(object, &["type"]).into(), count("data").into(), age()]);
-        }
-        "Lease" => cells.extend([text(object, &["spec", "holderIdentity"]).into(), age()]),
-        "Deployment" => {
-            let ready = number(&["status", "readyReplicas"]);
-            let wanted = number(&["spec", "replicas"]);
-            cells.extend([
-                format!("{ready}/{wanted}").into(),
-                number(&["status", "updatedReplicas"]).into(),
-                number(&["status", "availableReplicas"]).into(),
-                age(),
-            ]);
-        }
-        "DaemonSet" => {
-            for field in [
-                "desiredNumberScheduled",
-                "currentNumberScheduled",
-                "numberReady",
-                "updatedNumberScheduled",
-                "numberAvailable",
-            ] {
-                cells.push(number(&["status", field]).into());
-            }
-            let selector = at(object, &["spec", "template", "spec", "nodeSelector"]);
-            cells.extend([pairs(selector).into(), age()]);
-        }
-        "PodDisruptionBudget" => {
-            for field in ["minAvailable", "maxUnavailable"] {
-                let value = at(object, &["spec", field]).filter(|value| !value.is_null());
-                cells.push(value.map_or_else(|| "N/A".to_owned(), super::plain).into());
-            }
-            cells.extend([number(&["status", "disruptionsAllowed"]).into(), age()]);
-        }
-        "CustomResourceDefinition" => {
-            cells.push(object::meta(object, "creationTimestamp").into());
-        }
-        _ => cells.push(age()),
-    }
+    cells.extend(after(kind, object, now));
     cells
 }
 
-fn pairs(map: Option<&Value>) -> String {
+/// Returns the cells of one object after its name.
+fn after(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+    let age = || Value::from(age::since(object::meta(object, "creationTimestamp"), now));
+    let count =
+        |field: &str| object.get(field).and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    match kind {
+        "Node" => node(object, age()),
+        "Pod" => pod(object, age(), now),
+        "Namespace" => vec![text(object, &["status", "phase"]).into(), age()],
+        "ConfigMap" => vec![(count("data") + count("binaryData")).into(), age()],
+        "Secret" => vec![text(object, &["type"]).into(), count("data").into(), age()],
+        "Lease" => vec![text(object, &["spec", "holderIdentity"]).into(), age()],
+        "Deployment" | "ReplicaSet" | "DaemonSet" | "Job" => {
+            workload::cells(kind, object, age(), now)
+        }
+        "PodDisruptionBudget" => budget(object, age()),
+        "CustomResourceDefinition" | "Role" | "ClusterRole" => {
+            vec![object::meta(object, "creationTimestamp").into()]
+        }
+        "Service" => {
+            let (before, behind) = network::service(object);
+            [before, vec![age()], behind].concat()
+        }
+        "Endpoints" => vec![network::endpoints(object).into(), age()],
+        "EndpointSlice" => [network::slice(object), vec![age()]].concat(),
+        "RoleBinding" | "ClusterRoleBinding" => binding(object, age()),
+        "CertificateSigningRequest" => certificate_request(object, age()),
+        "PriorityClass" => vec![
+            object.get("value").and_then(Value::as_i64).unwrap_or(0).into(),
+            object.get("globalDefault").and_then(Value::as_bool).unwrap_or(false).into(),
+            age(),
+            text(object, &["preemptionPolicy"]).into(),
+        ],
+        "ValidatingAdmissionPolicy" => {
+            let kind = at(object, &["spec", "paramKind"]).filter(|it| !it.is_null());
+            let kind = kind.map_or_else(
+                || "<unset>".to_owned(),
+                |it| format!("{}/{}", text(it, &["apiVersion"]), text(it, &["kind"])),
+            );
+            vec![list(object, &["spec", "validations"]).len().into(), kind.into(), age()]
+        }
+        "ValidatingAdmissionPolicyBinding" => {
+            vec![text(object, &["spec", "policyName"]).into(), parameter(object).into(), age()]
+        }
+        _ => vec![age()],
+    }
+}
+
+fn budget(object: &Value, age: Value) -> Vec<Value> {
+    let of = |field: &str| {
+        let value = at(object, &["spec", field]).filter(|value| !value.is_null());
+        Value::from(value.map_or_else(|| "N/A".to_owned(), super::plain))
+    };
+    let allowed = at(object, &["status", "disruptionsAllowed"]).and_then(Value::as_u64);
+    vec![of("minAvailable"), of("maxUnavailable"), allowed.unwrap_or(0).into(), age]
+}
+
+fn binding(object: &Value, age: Value) -> Vec<Value> {
+    let role =
+        format!("{}/{}", text(object, &["roleRef", "kind"]), text(object, &["roleRef", "name"]));
+    let of = |kind: &str| {
+        let subjects = list(object, &["subjects"]).iter();
+        let found = subjects.filter(|one| text(one, &["kind"]) == kind).map(|one| {
+            let name = text(one, &["name"]);
+            match kind {
+                "ServiceAccount" => format!("{}/{name}", text(one, &["namespace"])),
+                _ => name.to_owned(),
+            }
+        });
+        Value::from(found.collect::<Vec<_>>().join(", "))
+    };
+    vec![role.into(), age, of("User"), of("Group"), of("ServiceAccount")]
+}
+
+fn certificate_request(object: &Value, age: Value) -> Vec<Value> {
+    let has = |kind: &str| {
+        list(object, &["status", "conditions"]).iter().any(|one| text(one, &["type"]) == kind)
+    };
+    let mut status = match (has("Denied"), has("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    }
+    .to_owned();
+    if has("Failed") {
+        status.push_str(",Failed");
+    }
+    if !text(object, &["status", "certificate"]).is_empty() {
+        status.push_str(",Issued");
+    }
+    let seconds = at(object, &["spec", "expirationSeconds"]).and_then(Value::as_i64);
+    vec![
+        age,
+        or_none(text(object, &["spec", "signerName"]), "<none>"),
+        text(object, &["spec", "username"]).into(),
+        seconds.map_or_else(|| "<none>".to_owned(), age::human).into(),
+        status.into(),
+    ]
+}
+
+fn parameter(object: &Value) -> String {
+    let name = text(object, &["spec", "paramRef", "name"]);
+    let namespace = text(object, &["spec", "paramRef", "namespace"]);
+    match (name, namespace) {
+        ("", _) => "<unset>".to_owned(),
+        (name, "") => format!("*/{name}"),
+        (name, namespace) => format!("{namespace}/{name}"),
+    }
+}
+
+pub(super) fn pairs(map: Option<&Value>) -> String {
     let pairs = map.and_then(Value::as_object).into_iter().flatten();
     let pairs: Vec<String> =
         pairs.map(|(key, value)| format!("{key}={}", super::plain(value))).collect();
@@ -161,7 +139,7 @@ fn or_none(value: &str, none: &'static str) -> Value {
     if value.is_empty() { none.into() } else { value.into() }
 }
 
-fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
+pub(super) fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -180,27 +158,35 @@ fn node(node: &Value, age: Value) -> Vec<Value> {
         status.push_str(",SchedulingDisabled");
     }
     let labels = at(node, &["metadata", "labels"]).and_then(Value::as_object);
-    let roles: Vec<&str> = labels
-        .into_iter()
-        .flat_map(|labels| labels.keys())
-        .filter_map(|key| key.strip_prefix("node-role.kubernetes.io/"))
-        .filter(|role| !role.is_empty())
-        .collect();
+    let role = |(key, value): (&'_ String, &'_ Value)| match key.as_str() {
+        "kubernetes.io/role" => value.as_str().map(str::to_owned),
+        _ => key.strip_prefix("node-role.kubernetes.io/").map(str::to_owned),
+    };
+    let roles: BTreeSet<String> =
+        labels.into_iter().flatten().filter_map(role).filter(|role| !role.is_empty()).collect();
+    let roles: Vec<&str> = roles.iter().map(String::as_str).collect();
     let address = |kind: &str| {
         let addresses = list(node, &["status", "addresses"]);
         let found = addresses.iter().find(|one| text(one, &["type"]) == kind);
         or_none(found.map_or("", |one| text(one, &["address"])), "<none>")
     };
-    let info = |field| or_none(text(node, &["status", "nodeInfo", field]), "<unknown>");
+    let of = |field| text(node, &["status", "nodeInfo", field]);
+    let info = |field| or_none(of(field), "<unknown>");
+    let kernel = match (info("kernelVersion"), of("architecture")) {
+        (Value::String(kernel), architecture) if !architecture.is_empty() => {
+            format!("{kernel} ({architecture})").into()
+        }
+        (kernel, _) => kernel,
+    };
     vec![
         status.into(),
         or_none(&roles.join(","), "<none>"),
         age,
-        text(node, &["status", "nodeInfo", "kubeletVersion"]).into(),
+        of("kubeletVersion").into(),
         address("InternalIP"),
         address("ExternalIP"),
         info("osImage"),
-        info("kernelVersion"),
+        kernel,
         info("containerRuntimeVersion"),
     ]
 }
@@ -308,7 +294,8 @@ mod tests {
         let now = "2026-01-01T00:00:42Z".parse().unwrap();
         for resource in crate::resource::builtin::all() {
             let kind = &resource.kind;
-            assert_eq!(cells(kind, &json!({}), now).len(), columns(kind).len(), "{kind}");
+            let columns = super::super::columns::of_kind(kind);
+            assert_eq!(cells(kind, &json!({}), now).len(), columns.len(), "{kind}");
         }
     }
 }

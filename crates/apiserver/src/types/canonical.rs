@@ -77,8 +77,12 @@ impl Reader {
                 continue;
             };
             self.fields.push(field.name);
-            let value = self.value(&field.kind, below, &join(path, key))?;
+            let mut value = self.value(&field.kind, below, &join(path, key))?;
             self.fields.pop();
+            // Storage does not tell an empty list from an absent one.
+            if value == json!([]) {
+                value = Value::Null;
+            }
             if !(is_left_out(field, &value)) {
                 out.insert(key.clone(), value);
             }

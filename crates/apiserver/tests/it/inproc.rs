@@ -176,11 +176,11 @@ async fn status_is_written_through_its_subresource() {
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let made = pods.create(&PostParams::default(), &of(pod)).await.unwrap();
     assert_eq!(made.status.unwrap().phase.unwrap(), "Pending");
-    let status = json!({"status": {"phase": "Running"}, "metadata": {"labels": {"a": "b"}}});
+    let status = json!({"status": {"phase": "Running"}, "spec": {"nodeName": "n"}});
     let patched =
         pods.patch_status("p", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
     assert_eq!(patched.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
-    assert!(patched.labels().is_empty());
+    assert_eq!(patched.spec.unwrap().node_name, None);
     let failed = Patch::Merge(json!({"status": {"phase": "Failed"}}));
     let main = pods.patch("p", &PatchParams::default(), &failed).await;
     assert_eq!(main.unwrap().status.unwrap().phase.unwrap(), "Running");
@@ -246,7 +246,7 @@ async fn dry_runs_change_nothing() {
 #[tokio::test]
 async fn unserved_paths_are_not_found() {
     let client = client().await;
-    let request = http::Request::get("/apis/batch/v1/jobs").body(Vec::new()).unwrap();
+    let request = http::Request::get("/apis/batch/v1/cronjobs").body(Vec::new()).unwrap();
     let refused = client.request::<Value>(request).await;
     assert_eq!(
         refusal(refused),

@@ -270,3 +270,27 @@ async fn objects_are_created_and_scaled_by_command() {
     assert!(refused.contains("configmaps \"c\" already exists"), "{refused}");
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_moves_from_client_side_to_server_side_apply() {
+    let Some((_dir, running, kubectl)) = start().await else { return };
+    let map = |data: &str| {
+        format!(
+            r#"{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "c",
+               "namespace": "default"}}, "data": {data}}}"#
+        )
+    };
+    kubectl.apply(&map(r#"{"k": "1", "l": "1"}"#)).await;
+    let managers =
+        "get cm c -o jsonpath={.metadata.managedFields[*].manager} --show-managed-fields";
+    assert_eq!(kubectl.ok(managers).await, "kubectl-client-side-apply");
+    let apply = "apply --server-side -f -";
+    kubectl.run(apply, &map(r#"{"k": "2"}"#)).await.unwrap();
+    assert_eq!(kubectl.ok("get cm c -o jsonpath={.data}").await, r#"{"k":"2"}"#);
+    let owners = kubectl.ok(managers).await;
+    assert!(!owners.contains("kubectl-client-side-apply"), "{owners}");
+    kubectl.ok("patch cm c --field-manager=other -p {\"data\":{\"k\":\"3\"}}").await;
+    let refused = kubectl.run(apply, &map(r#"{"k": "2"}"#)).await.unwrap_err();
+    assert!(refused.contains("conflict with \"other\" using v1: .data.k"), "{refused}");
+    running.stop().await;
+}

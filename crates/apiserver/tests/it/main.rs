@@ -2,6 +2,8 @@
 
 // `cfg(test)` tells clippy that these modules are tests.
 #[cfg(test)]
+mod collection;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod crds;
@@ -16,6 +18,18 @@ mod kubectl;
 #[cfg(test)]
 mod listening;
 #[cfg(test)]
+mod logs;
+#[cfg(test)]
 mod nonsense;
+#[cfg(test)]
+mod outage;
+#[cfg(test)]
+mod property;
+#[cfg(test)]
+mod request_rules;
+#[cfg(test)]
+mod rights;
+#[cfg(test)]
+mod slow;
 #[cfg(test)]
 mod watching;

@@ -3,17 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::put;
-use crate::object;
+use crate::{admit::SYSTEM_PRIORITIES, object};
 
 /// Mode of the files in volumes of Secrets and ConfigMaps: 0644.
 const FILE_MODE: i64 = 0o644;
 
 /// Seconds that a pod stays on a node that is not ready or not reachable.
 const TOLERATION_SECONDS: i64 = 300;
-
-/// Priority classes that every cluster has.
-const PRIORITIES: [(&str, i64); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// Fills in the defaults of a pod's spec.
 pub(super) fn fill(spec: &mut Map<String, Value>) {
@@ -162,7 +158,7 @@ pub(super) fn admit(spec: &mut Map<String, Value>) {
     spec.insert("serviceAccount".into(), account);
     let class = spec.get("priorityClassName").and_then(Value::as_str).unwrap_or("");
     let priority =
-        PRIORITIES.iter().find(|(name, _)| *name == class).map_or(0, |(_, value)| *value);
+        SYSTEM_PRIORITIES.iter().find(|(name, _)| *name == class).map_or(0, |(_, value)| *value);
     put(spec, "priority", json!(priority));
     put(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
     tolerate(spec);

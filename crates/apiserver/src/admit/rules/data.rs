@@ -31,7 +31,7 @@ pub(super) fn config_map(new: &Value, old: Option<&Value>) -> Vec<Fault> {
     }
     let texts = data.values().filter_map(Value::as_str).map(str::len).sum::<usize>();
     if texts + binary.values().map(size).sum::<usize>() > MAX_SIZE {
-        faults.push(Fault::too_long("", MAX_SIZE));
+        faults.push(Fault::too_long("[]", MAX_SIZE));
     }
     faults
 }

@@ -1,4 +1,4 @@
-//! Validation of Deployments, DaemonSets, PodDisruptionBudgets and Leases.
+//! Validation of Deployments, ReplicaSets, DaemonSets, PodDisruptionBudgets and Leases.
 
 use serde_json::{Value, json};
 
@@ -32,6 +32,43 @@ pub(super) fn deployment(new: &Value, old: Option<&Value>) -> Vec<Fault> {
     faults.extend(not_negative(new, &["spec", "minReadySeconds"]));
     faults.extend(not_negative(new, &["spec", "revisionHistoryLimit"]));
     faults.extend(old.and_then(|old| unchanged(&["spec", "selector"], new, old)));
+    faults
+}
+
+/// Validates a ReplicaSet.
+pub(super) fn replica_set(new: &Value, old: Option<&Value>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    faults.extend(not_negative(new, &["spec", "replicas"]));
+    faults.extend(not_negative(new, &["spec", "minReadySeconds"]));
+    faults.extend(selector(new));
+    faults.extend(template(new));
+    faults.extend(old.and_then(|old| unchanged(&["spec", "selector"], new, old)));
+    if old.is_some_and(|old| old.get("status") != new.get("status")) {
+        faults.extend(replica_set_status(new));
+    }
+    faults
+}
+
+fn replica_set_status(new: &Value) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let count =
+        |field: &str| object::at(new, &["status", field]).and_then(Value::as_i64).unwrap_or(0);
+    let fields = ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+    for field in fields {
+        faults.extend(not_negative(new, &["status", field]));
+    }
+    let mut refuse = |field: &str, rule: &str| {
+        let value = json!(count(field));
+        faults.push(Fault::invalid(format!("status.{field}"), &value, rule));
+    };
+    for field in ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+        if count(field) > count("replicas") {
+            refuse(field, "cannot be greater than status.replicas");
+        }
+    }
+    if count("availableReplicas") > count("readyReplicas") {
+        refuse("availableReplicas", "cannot be greater than readyReplicas");
+    }
     faults
 }
 

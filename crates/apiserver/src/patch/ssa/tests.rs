@@ -1,12 +1,15 @@
 //! Tests of server-side apply.
 
+use serde_json::json;
+
 use super::*;
-use crate::resource::builtin;
+use crate::{admit::Part, resource::builtin};
 
 fn manager(name: &str) -> Manager<'_> {
     Manager {
         name,
         api_version: "apps/v1".into(),
+        subresource: "",
         part: Part::Main,
         now: "2026-01-02T03:04:05Z".parse().unwrap(),
     }
@@ -39,7 +42,8 @@ fn a_value_of_another_manager_is_a_conflict_unless_forced() {
     );
     let forced = applied(&object, &wish, "b", true).unwrap();
     assert_eq!(forced["spec"]["replicas"], 2);
-    let owners: Vec<String> = entries(&forced).into_iter().map(|entry| entry.name).collect();
+    let owners: Vec<String> =
+        managed::entries(&forced).into_iter().map(|entry| entry.name).collect();
     assert_eq!(owners, ["b"]);
 }
 
@@ -48,7 +52,7 @@ fn two_managers_may_own_the_same_value() {
     let wish = json!({"spec": {"replicas": 1}});
     let object = create(&deployments(), wish.clone(), &manager("a"));
     let object = applied(&object, &wish, "b", false).unwrap();
-    assert_eq!(entries(&object).len(), 2);
+    assert_eq!(managed::entries(&object).len(), 2);
     // The value stays as long as one manager applies it.
     let object = applied(&object, &json!({"spec": {}}), "a", false).unwrap();
     assert_eq!(object["spec"]["replicas"], 1);
@@ -72,7 +76,8 @@ fn an_update_takes_over_what_it_changes() {
         create(&deployments(), json!({"spec": {"replicas": 1, "paused": true}}), &manager("a"));
     let mut new = object.clone();
     new["spec"]["replicas"] = json!(5);
-    note_update(&deployments(), &object, &mut new, &manager("editor"));
+    let entries = managed::entries(&object);
+    managed::updated(&deployments(), &object, &mut new, entries, &manager("editor"));
     let refused = applied(&new, &json!({"spec": {"replicas": 1, "paused": true}}), "a", false);
     assert!(refused.unwrap_err().message.contains("conflict with \"editor\""));
 }
@@ -89,4 +94,46 @@ fn an_apply_without_changes_leaves_the_object_equal() {
     let wish = json!({"spec": {"replicas": 1}});
     let object = create(&deployments(), wish.clone(), &manager("a"));
     assert_eq!(applied(&object, &wish, "a", false).unwrap(), object);
+}
+
+#[test]
+fn an_apply_with_kubectl_takes_over_what_kubectl_applied_before() {
+    let last = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1}});
+    let mut object = json!({"metadata": {"annotations": {LAST_APPLIED: last.to_string()}},
+        "spec": {"replicas": 1, "paused": true}});
+    managed::created(&deployments(), &mut object, &manager("kubectl-client-side-apply"));
+    let wish = json!({"metadata": {"name": "d"}, "spec": {"replicas": 2}});
+    assert!(applied(&object, &wish, "other", false).is_err());
+    let new = applied(&object, &wish, "kubectl", false).unwrap();
+    assert_eq!(new["spec"], json!({"replicas": 2, "paused": true}));
+    assert_eq!(new["metadata"]["annotations"][LAST_APPLIED], format!("{wish}\n"));
+    let paused = applied(&object, &json!({"spec": {"paused": false}}), "kubectl", false);
+    assert!(paused.unwrap_err().message.contains(".spec.paused"));
+}
+
+#[test]
+fn several_conflicts_are_listed_by_manager() {
+    let wish = |replicas, paused| json!({"spec": {"replicas": replicas, "paused": paused}});
+    let object = create(&deployments(), wish(1, false), &manager("a"));
+    let refused = applied(&object, &wish(2, true), "b", false).unwrap_err();
+    assert_eq!(
+        refused.message,
+        "Apply failed with 2 conflicts: conflicts with \"a\":\n- .spec.paused\n- .spec.replicas"
+    );
+}
+
+#[test]
+fn applied_items_are_merged_in_their_order() {
+    let pods = builtin::by_plural("pods");
+    let names = |names: &str| -> Value {
+        let items: Vec<Value> =
+            names.chars().map(|name| json!({"name": name.to_string()})).collect();
+        json!({"spec": {"containers": items}})
+    };
+    for (have, wish, merged) in
+        [("abc", "cx", "abcx"), ("ab", "ba", "ba"), ("axb", "ba", "xba"), ("", "ab", "ab")]
+    {
+        let new = walk::merge(Place::root(&pods), &names(have), &names(wish));
+        assert_eq!(new, names(merged), "{have} and {wish}");
+    }
 }

@@ -1,0 +1,266 @@
+//! Deletions of namespaces and of `CustomResourceDefinition`s: their content goes first.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{Server, dependents::key};
+use crate::{
+    clock,
+    failure::Failure,
+    object,
+    resource::{Form, Resource, builtin},
+    service::Controllers,
+    store::{Key, Object, Put, Write, WriteError, stamped},
+};
+
+/// Finalizer of a definition whose objects still exist.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The conditions of a namespace that is being deleted: type, and reason and message if all is well.
+const CONDITIONS: [(&str, &str, &str); 5] = [
+    (
+        "NamespaceDeletionDiscoveryFailure",
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    ("NamespaceContentRemaining", "ContentRemoved", "All content successfully removed"),
+    (
+        "NamespaceFinalizersRemaining",
+        "ContentHasNoFinalizers",
+        "All content-preserving finalizers finished",
+    ),
+];
+
+/// The objects and finalizers that a namespace still has while it is deleted.
+#[derive(Debug, Default)]
+struct Remains {
+    /// Number of objects, by resource.
+    objects: BTreeMap<String, usize>,
+    /// Number of objects, by finalizer.
+    finalizers: BTreeMap<String, usize>,
+}
+
+impl Remains {
+    /// Returns the conditions that say so.
+    fn conditions(&self, old: &Value, now: &str) -> Vec<Value> {
+        let counted = |counts: &BTreeMap<String, usize>, verb: &str| -> String {
+            let each = counts
+                .iter()
+                .map(|(name, count)| format!("{name} {verb} {count} resource instances"));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let bad = |kind: &str| match kind {
+            "NamespaceContentRemaining" if !self.objects.is_empty() => Some((
+                "SomeResourcesRemain",
+                format!("Some resources are remaining: {}", counted(&self.objects, "has")),
+            )),
+            "NamespaceFinalizersRemaining" if !self.finalizers.is_empty() => Some((
+                "SomeFinalizersRemain",
+                format!(
+                    "Some content in the namespace has finalizers remaining: {}",
+                    counted(&self.finalizers, "in")
+                ),
+            )),
+            _ => None,
+        };
+        let had = object::at(old, &["status", "conditions"]).and_then(Value::as_array);
+        let mut out: Vec<Value> = had.cloned().unwrap_or_default();
+        for (kind, reason, message) in CONDITIONS {
+            let (status, reason, message) = match bad(kind) {
+                Some((reason, message)) => ("True", reason, message),
+                None => ("False", reason, message.to_owned()),
+            };
+            let before = out.iter().position(|one| one["type"] == kind);
+            let same = before.and_then(|at| out.get(at)).filter(|one| one["status"] == status);
+            let since = same.map_or(now, |one| object::text(one, &["lastTransitionTime"]));
+            let new = json!({"type": kind, "status": status, "reason": reason,
+                "message": message, "lastTransitionTime": since});
+            match before.and_then(|at| out.get_mut(at)) {
+                Some(place) => *place = new,
+                None => out.push(new),
+            }
+        }
+        out
+    }
+}
+
+impl Server {
+    /// Marks a namespace as being deleted, deletes its content, and removes it when it is empty.
+    pub(super) async fn terminate(
+        &self,
+        key: &Key,
+        old: &Arc<Object>,
+        dry: bool,
+    ) -> Result<Arc<Object>, WriteError> {
+        let mut left = Arc::clone(old);
+        if !object::is_deleting(&old.value) {
+            let mut value = old.whole();
+            let now = clock::rfc3339(self.clock.now());
+            object::set_meta(&mut value, "deletionTimestamp", now);
+            object::map_mut(object::map_of(&mut value), "status")
+                .insert("phase".into(), "Terminating".into());
+            if dry {
+                return Ok(Arc::new(stamped(value, old.version)));
+            }
+            let (collection, put) = (builtin::NAMESPACES.into(), Put::Keep(value));
+            let write = Write { collection, key: key.clone(), expect: Some(old.version), put };
+            left = self.store.commit(write).await?;
+        }
+        if !dry {
+            self.empty_namespace(&key.name).await;
+        }
+        Ok(left)
+    }
+
+    /// Deletes the content of a namespace that is being deleted, then the namespace.
+    pub(super) async fn empty_namespace(&self, namespace: &str) {
+        if self.controllers == Controllers::Off {
+            return;
+        }
+        let served = self.catalog.served();
+        for other in served.values().filter(|other| other.namespaced && other.form == Form::Same) {
+            for object in self.store.list(&other.collection, Some(namespace), None).0 {
+                // An object that another request removed meanwhile is as good as deleted.
+                let _ = Box::pin(self.remove(other, &key(&object.value), &json!({}), false)).await;
+            }
+        }
+        self.finish_namespace(namespace).await;
+    }
+
+    /// Removes a namespace that is being deleted, if it is empty and no finalizer holds it. Else its
+    /// conditions say what is left.
+    pub(super) async fn finish_namespace(&self, namespace: &str) {
+        let key = Key::new("", namespace);
+        let Some(found) = self.store.get(builtin::NAMESPACES, &key) else { return };
+        if !object::is_deleting(&found.value) {
+            return;
+        }
+        let remains = self.remains(namespace);
+        let own = object::at(&found.value, &["spec", "finalizers"]).and_then(Value::as_array);
+        let is_held = own.is_some_and(|list| list.iter().any(|one| one != "kubernetes"))
+            || object::finalizers(&found.value).next().is_some();
+        let put = if remains.objects.is_empty() && !is_held {
+            Put::Remove(found.whole())
+        } else {
+            let now = clock::rfc3339(self.clock.now());
+            let conditions = Value::Array(remains.conditions(&found.value, &now));
+            if object::at(&found.value, &["status", "conditions"]) == Some(&conditions) {
+                return;
+            }
+            let mut value = found.whole();
+            object::map_mut(object::map_of(&mut value), "status")
+                .insert("conditions".into(), conditions);
+            Put::Keep(value)
+        };
+        let collection = builtin::NAMESPACES.into();
+        let write = Write { collection, key, expect: Some(found.version), put };
+        // A conflict is another writer, whose change finishes the namespace.
+        let _ = self.store.commit(write).await;
+    }
+
+    fn remains(&self, namespace: &str) -> Remains {
+        let mut out = Remains::default();
+        let served = self.catalog.served();
+        for other in served.values().filter(|one| one.namespaced && one.form == Form::Same) {
+            let (left, _) = self.store.list(&other.collection, Some(namespace), None);
+            if !left.is_empty() {
+                let name = format!("{}.{}", other.plural, other.group);
+                out.objects.insert(name, left.len());
+            }
+            for one in left.iter().flat_map(|object| object::finalizers(&object.value)) {
+                *out.finalizers.entry(one.to_owned()).or_default() += 1;
+            }
+        }
+        out
+    }
+
+    /// Marks a definition as being deleted, deletes its objects, and removes it when they are gone.
+    pub(super) async fn terminate_definition(
+        &self,
+        key: &Key,
+        old: &Arc<Object>,
+        dry: bool,
+    ) -> Result<Arc<Object>, WriteError> {
+        let mut left = Arc::clone(old);
+        if !object::is_deleting(&old.value) {
+            let mut value = old.whole();
+            let now = clock::rfc3339(self.clock.now());
+            object::set_meta(&mut value, "deletionTimestamp", now.clone());
+            let finalizers = object::meta_mut(&mut value).entry("finalizers");
+            let finalizers = finalizers.or_insert_with(|| json!([]));
+            if let Some(list) = finalizers.as_array_mut().filter(|it| !it.contains(&json!(CLEANUP)))
+            {
+                list.push(CLEANUP.into());
+            }
+            let status = object::map_mut(object::map_of(&mut value), "status");
+            let conditions = status.entry("conditions").or_insert_with(|| json!([]));
+            if let Some(list) = conditions.as_array_mut() {
+                list.push(json!({"type": "Terminating", "status": "True",
+                    "lastTransitionTime": now, "reason": "InstanceDeletionPending",
+                    "message": "CustomResourceDefinition marked for deletion; CustomResource \
+                        deletion will begin soon"}));
+            }
+            if dry {
+                return Ok(Arc::new(stamped(value, old.version)));
+            }
+            let (collection, put) = (builtin::CRDS.into(), Put::Keep(value));
+            let write = Write { collection, key: key.clone(), expect: Some(old.version), put };
+            left = self.store.commit(write).await?;
+        }
+        if dry {
+            return Ok(left);
+        }
+        for (other, object) in self.instances(&key.name) {
+            let at = super::dependents::key(&object.value);
+            let _ = Box::pin(self.remove(&other, &at, &json!({}), false)).await;
+        }
+        self.finish_definition(&key.name).await;
+        Ok(left)
+    }
+
+    /// Removes a definition that is being deleted, if it has no objects left.
+    pub(super) async fn finish_definition(&self, name: &str) {
+        let key = Key::new("", name);
+        let Some(found) = self.store.get(builtin::CRDS, &key) else { return };
+        if !object::is_deleting(&found.value) || !self.instances(name).is_empty() {
+            return;
+        }
+        let crds = self.catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        if let Some(crds) = crds {
+            Box::pin(self.remove_finalizer(&crds, &key, CLEANUP)).await;
+        }
+    }
+
+    /// Returns the objects of a definition.
+    fn instances(&self, definition: &str) -> Vec<(Arc<Resource>, Arc<Object>)> {
+        let served = self.catalog.served();
+        let is_its = |one: &&Arc<Resource>| one.custom && *one.collection == *definition;
+        let Some(resource) = served.values().find(is_its) else { return Vec::new() };
+        let (objects, _) = self.store.list(&resource.collection, None, None);
+        objects.into_iter().map(|object| (Arc::clone(resource), object)).collect()
+    }
+
+    /// Fails if the definition of a new custom object is being deleted.
+    pub(super) fn check_definition(&self, resource: &Resource, name: &str) -> Result<(), Failure> {
+        if !resource.custom {
+            return Ok(());
+        }
+        let found = self.store.get(builtin::CRDS, &Key::new("", &resource.collection));
+        if found.is_some_and(|found| object::is_deleting(&found.value)) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Failure::forbidden(resource, name, why));
+        }
+        Ok(())
+    }
+}
