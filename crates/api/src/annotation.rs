@@ -240,6 +240,9 @@ wire_enum! {
     pub enum Recovery {
         /// Forget the update and apply the desired config again in full.
         Abandon = "abandon",
+        /// Create the force file: a node that is not Done applies its desired config again in full,
+        /// whatever its files are.
+        Force = "force",
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use mco_core::{
-    drift::{self, Account, Drift, Expected, FoundAccount, FoundOwner, Mode, Observed, Want},
+    drift::{
+        self, Account, Difference, Drift, Expected, FoundAccount, FoundOwner, Mode, Observed, Want,
+    },
     machine::Machine,
 };
 use mco_host::{Host, Owner, System, SystemError, account};
@@ -19,8 +21,17 @@ pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
 
 /// Returns every difference in files and units.
 pub fn file_differences<S: System>(host: &Host<S>, machine: &Machine) -> Vec<Drift> {
-    let expected = drift::expected(machine);
-    expected.iter().filter_map(|it| drift::compare(it, &observe(host, it))).collect()
+    inspect(host, machine).into_iter().map(|difference| difference.drift).collect()
+}
+
+/// Returns every difference in files and units, with the state that the machine has instead.
+pub fn inspect<S: System>(host: &Host<S>, machine: &Machine) -> Vec<Difference> {
+    let differing = |expected: Expected| {
+        let observed = observe(host, &expected);
+        let drift = drift::compare(&expected, &observed)?;
+        Some(Difference { expected, observed, drift })
+    };
+    drift::expected(machine).into_iter().filter_map(differing).collect()
 }
 
 /// Returns every difference, including the booted OS image and kernel arguments if the machine

@@ -8,15 +8,19 @@
 //! otherwise any owner is accepted. SELinux labels, SSH keys and units without contents are not
 //! compared.
 
+mod adoption;
 mod mode;
 mod owner;
+mod reported;
 
 use mco_api::MachineConfigSpec;
 use mco_ignition::content::ContentError;
 
 pub use self::{
+    adoption::{Adoption, Difference, adopt},
     mode::Mode,
     owner::{Account, FoundAccount, FoundOwner, Owner},
+    reported::ReportedDrift,
 };
 use crate::machine::{self, Machine};
 

@@ -1,13 +1,14 @@
 //! History of a pool: its rendered configs, what changed between them and by whom, and the way back to
 //! one of them.
 
+mod restore;
 mod undo;
 
 #[cfg(test)]
 mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
-use mco_api::{MachineConfig, MachineConfigPool};
+use mco_api::{MachineConfig, MachineConfigPool, condition::PoolCondition};
 use serde::Serialize;
 
 pub use self::undo::{Undo, UndoError, undo};
@@ -15,6 +16,7 @@ use crate::{
     diff::{self, Change, ConfigDiff, PartChange, reconcile},
     prune::RenderedView,
     render::{self, Selection},
+    status::explain,
 };
 
 /// A rendered config of a pool.
@@ -29,6 +31,9 @@ pub struct Revision {
     pub created: Option<Time>,
     /// True if the pool has this config as its target.
     pub current: bool,
+    /// Seconds from the creation of the config until all nodes had it, if known: the cluster records the
+    /// end of the last roll-out only.
+    pub took: Option<i64>,
     /// Differences from the revision before, such as `+ /etc/motd`.
     pub changes: Vec<String>,
     /// MachineConfigs that were created or changed before this revision and after the one before.
@@ -65,6 +70,8 @@ pub fn of(pool: &MachineConfigPool, configs: &[MachineConfig]) -> Vec<Revision> 
             current: name == *target,
             config: name,
             created: config.metadata.creation_timestamp.clone(),
+            // A pool that returns to an earlier config has it long after its creation.
+            took: if index + 1 == rendered.len() { took(pool, config) } else { None },
             changes: before.map(|before| changes(before, config)).unwrap_or_default(),
             causes: match before {
                 Some(_) => {
@@ -76,6 +83,16 @@ pub fn of(pool: &MachineConfigPool, configs: &[MachineConfig]) -> Vec<Revision> 
         before = Some(config);
     }
     revisions
+}
+
+/// Returns the seconds from the creation of a config until all nodes of the pool had it.
+fn took(pool: &MachineConfigPool, config: &MachineConfig) -> Option<i64> {
+    let status = pool.status.as_ref()?;
+    let updated = explain::holding(&status.conditions, &PoolCondition::Updated)?;
+    let is_reached = config.metadata.name.as_ref() == Some(&status.configuration.rendered.name);
+    let Time(end) = updated.last_transition_time.as_ref().filter(|_| is_reached)?;
+    let Time(start) = config.metadata.creation_timestamp.as_ref()?;
+    Some(end.as_second() - start.as_second()).filter(|seconds| *seconds >= 0)
 }
 
 /// Returns the rendered configs of a pool, oldest first.

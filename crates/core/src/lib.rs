@@ -16,6 +16,7 @@ pub mod drain;
 pub mod drift;
 #[cfg(test)]
 mod fixture;
+pub mod force;
 pub mod generated;
 pub mod goyaml;
 pub mod history;

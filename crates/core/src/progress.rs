@@ -4,6 +4,7 @@
 //! The phases follow from the decisions that the controller makes on the same objects, so that a status
 //! never promises what the controller does not do.
 
+mod pace;
 mod sentence;
 mod slot;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use mco_api::{
 };
 use serde::Serialize;
 
+pub use self::pace::{PaceOf, TimeLeft};
 use crate::{
     node_index::NodeIndex,
     rollout::{Hold, NodeView, PoolNodes, PoolView, RolloutCounts},
@@ -72,6 +74,8 @@ pub struct PoolProgress {
     pub degraded: usize,
     /// Number of nodes between the start and the end of their update.
     pub updating: usize,
+    /// Time until all nodes are in phase Done, if it can be estimated.
+    pub left: Option<TimeLeft>,
     /// Faults of the pool itself, with the remedy.
     pub faults: Vec<String>,
 }
@@ -170,7 +174,8 @@ pub fn of(objects: Objects<'_>) -> Progress {
         let members: Vec<Member<'_>> =
             views.filter_map(|view| lookup.member(view, &mut holds)).collect();
         let nodes = nodes(pool, &members);
-        progress.pools.push(pool_progress(pool, counts, &nodes));
+        let left = pace::time_left(pool, &members, &nodes);
+        progress.pools.push(PoolProgress { left, ..pool_progress(pool, counts, &nodes) });
         progress.nodes.extend(nodes);
     }
     let known: BTreeSet<&str> = progress.nodes.iter().map(|node| node.name.as_str()).collect();
@@ -243,6 +248,7 @@ fn pool_progress(
         ready: counts.ready,
         degraded: count(Phase::Degraded),
         updating: nodes.iter().filter(|node| node.is_updating()).count(),
+        left: None,
         faults: explain::pool(pool, &[], &[]).iter().map(ToString::to_string).collect(),
     }
 }
@@ -380,6 +386,10 @@ fn since(pool: &MachineConfigPool, phase: Phase, member: &Member<'_>) -> Option<
         let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice());
         explain::holding(conditions.unwrap_or_default(), kind)?.last_transition_time.clone()
     };
+    let down = || {
+        let not_ready = ready_condition(member.node).filter(|(status, _)| *status != "True");
+        not_ready.and_then(|(_, time)| time.cloned())
+    };
     match phase {
         Phase::Done => report(&NodeCondition::Updated),
         Phase::Waiting => {
@@ -391,15 +401,12 @@ fn since(pool: &MachineConfigPool, phase: Phase, member: &Member<'_>) -> Option<
         Phase::Applying => {
             report(&NodeCondition::Drained).or_else(|| report(&NodeCondition::UpdatePrepared))
         }
-        Phase::Rebooting => {
-            let down = ready_condition(member.node).filter(|(status, _)| *status != "True");
-            down.and_then(|(_, time)| time.cloned())
-                .or_else(|| report(&NodeCondition::UpdateExecuted))
-        }
+        Phase::Rebooting => down().or_else(|| report(&NodeCondition::UpdateExecuted)),
         Phase::Uncordoning => report(&NodeCondition::RebootedNode),
         Phase::Degraded => {
             report(&NodeCondition::NodeDegraded).or_else(|| of_pool(&PoolCondition::NodeDegraded))
         }
-        Phase::Starting | Phase::Unknown => None,
+        Phase::Starting => down(),
+        Phase::Unknown => None,
     }
 }

@@ -26,6 +26,12 @@ impl Mode {
         Self(permissions)
     }
 
+    /// Returns the permissions of a regular file without special bits; `None` for anything else.
+    #[must_use]
+    pub const fn permissions(self) -> Option<u32> {
+        if self.0 & !0o777 == 0 { Some(self.0) } else { None }
+    }
+
     /// Converts a mode of the kernel (`st_mode`).
     #[must_use]
     pub const fn from_kernel(mode: u32) -> Self {

@@ -104,7 +104,7 @@ fn a_write_in_the_second_of_a_revision_belongs_to_it() {
 }
 
 #[test]
-fn an_added_config_is_deleted_and_an_edited_one_is_named() {
+fn an_added_config_is_deleted_and_an_edited_one_restored() {
     let base = source("00-base", "1", 0, 0, "installer");
     let added = source("50-motd", "1", 10, 10, "kubectl");
     let edited = source("00-base", "2", 0, 20, "editor");
@@ -127,10 +127,67 @@ fn an_added_config_is_deleted_and_an_edited_one_is_named() {
 
     let configs = [edited, added, one, two.clone(), three.clone()];
     match back(&three, &configs, None).unwrap() {
-        (to, Undo::Edited(causes)) => {
-            assert_eq!(to, name(&two));
-            assert_eq!((causes[0].config.as_str(), causes[0].by.as_str()), ("00-base", "editor"));
+        (to, Undo::Restore(former)) => {
+            assert_eq!((to, name(&former)), (name(&two), "00-base".to_owned()));
+            let text = former.spec.config.unwrap().get().to_owned();
+            assert!(text.contains(r#""source":"data:,1""#), "{text}");
+            assert_eq!(former.metadata.labels, source("00-base", "", 0, 0, "").metadata.labels);
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_deleted_config_is_pinned_and_two_edits_are_named() {
+    let base = source("00-base", "1", 0, 0, "installer");
+    let motd = source("50-motd", "1", 0, 0, "installer");
+    let (both, alone) = (rendered(&[&base, &motd], 1), rendered(&[&base], 11));
+    let images = BaseImages::default();
+    let configs = [base.clone(), both.clone(), alone.clone()];
+    match undo(&pool(&name(&alone)), &configs, &images, None).unwrap() {
+        (to, Undo::Pin(pin)) => {
+            assert_eq!((to, name(&pin)), (name(&both), "99-zz-pin-worker".to_owned()));
+            assert_eq!(name(&rendered(&[&base, &pin], 12)), name(&both));
+        }
+        other => panic!("{other:?}"),
+    }
+
+    // One file changed and another was added: no single MachineConfig explains both.
+    let edited = source("00-base", "2", 0, 20, "editor");
+    let mut more = source("50-motd", "1", 0, 21, "other");
+    let other = source("60-more", "1", 0, 0, "");
+    more.spec.config = serde_json::from_value(json!({"ignition": {"version": "3.2.0"},
+        "storage": {"files": [{"path": "/etc/50-motd", "contents": {"source": "data:,1"}},
+                              {"path": "/etc/added", "contents": {"source": "data:,1"}}]}}))
+    .unwrap();
+    let now = rendered(&[&edited, &more, &other], 22);
+    let before = rendered(&[&base, &motd, &other], 2);
+    let configs = [edited, more, other, before.clone(), now.clone()];
+    match undo(&pool(&name(&now)), &configs, &images, None).unwrap() {
+        (to, Undo::Edited(causes)) => {
+            assert_eq!(to, name(&before));
+            let found: Vec<&str> = causes.iter().map(|it| it.config.as_str()).collect();
+            assert_eq!(found, ["50-motd", "00-base"]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_last_roll_out_has_a_duration() {
+    let base = source("00-base", "1", 0, 0, "installer");
+    let added = source("50-motd", "1", 10, 10, "kubectl");
+    let (one, two) = (rendered(&[&base], 1), rendered(&[&base, &added], 11));
+    let mut pool = pool(&name(&two));
+    let configs = [base, added, one, two.clone()];
+    let took = |pool: &MachineConfigPool| -> Vec<Option<i64>> {
+        super::of(pool, &configs).iter().map(|revision| revision.took).collect()
+    };
+    assert_eq!(took(&pool), [None, None]);
+    pool.status = serde_json::from_value(json!({
+        "configuration": {"name": name(&two)},
+        "conditions": [{"type": "Updated", "status": "True", "lastTransitionTime": time(41)}],
+    }))
+    .unwrap();
+    assert_eq!(took(&pool), [None, Some(30)]);
 }

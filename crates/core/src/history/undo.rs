@@ -3,9 +3,13 @@
 //!
 //! Every proposal is rendered before it is made; it leads to the earlier config by name.
 
-use mco_api::{MachineConfig, MachineConfigPool, PoolName, annotation};
+use mco_api::{MachineConfig, MachineConfigPool, MachineConfigSpec, PoolName, annotation, label};
 
-use super::{Cause, rendered, selected, written_after};
+use super::{
+    Cause, rendered,
+    restore::{RenderedChange, Scope},
+    selected, written_after,
+};
 use crate::render::{self, BaseImages};
 
 /// The way back to an earlier rendered config.
@@ -15,7 +19,11 @@ pub enum Undo {
     Nothing,
     /// The pool renders to the config without these MachineConfigs.
     Delete(Vec<String>),
-    /// MachineConfigs were edited or deleted, and the cluster does not have their earlier contents.
+    /// The pool renders to the config with the former contents of this MachineConfig, which was edited.
+    Restore(Box<MachineConfig>),
+    /// The pool renders to the config with this additional MachineConfig, which pins what was changed.
+    Pin(Box<MachineConfig>),
+    /// MachineConfigs were edited or deleted, and no single change leads to the config.
     Edited(Vec<Cause>),
 }
 
@@ -64,16 +72,18 @@ pub fn undo(
         return Ok((wanted_name, Undo::Nothing));
     }
     let sources = selected(pool, configs);
-    let leads_back = |without: &[&MachineConfig]| {
-        let kept: Vec<&MachineConfig> = sources
-            .iter()
-            .copied()
-            .filter(|config| !without.iter().any(|it| it.metadata.name == config.metadata.name))
-            .collect();
+    let is_wanted = |configs: &[&MachineConfig]| {
         let pool = PoolName::try_from(name.clone()).ok();
-        let rendered = pool.and_then(|pool| render::pool(&pool, &kept, images).ok());
+        let rendered = pool.and_then(|pool| render::pool(&pool, configs, images).ok());
         rendered.is_some_and(|it| it.name.as_str() == wanted_name)
     };
+    let without = |names: &[&MachineConfig]| -> Vec<&MachineConfig> {
+        let is_kept = |config: &MachineConfig| {
+            !names.iter().any(|it| it.metadata.name == config.metadata.name)
+        };
+        sources.iter().copied().filter(|config| is_kept(config)).collect()
+    };
+    let leads_back = |names: &[&MachineConfig]| is_wanted(&without(names));
     let names = |configs: &[&MachineConfig]| -> Vec<String> {
         configs.iter().filter_map(|config| config.metadata.name.clone()).collect()
     };
@@ -90,7 +100,35 @@ pub fn undo(
             return Ok((wanted_name, Undo::Delete(names(&[config]))));
         }
     }
-    Ok((wanted_name, Undo::Edited(written_after(&own, since))))
+    let edited = written_after(&own, since);
+    let present = rendered.iter().find(|it| is_named(it, target));
+    let change = present.and_then(|present| RenderedChange::read(present, wanted));
+    let Some(change) = change else { return Ok((wanted_name, Undo::Edited(edited))) };
+    let is_edited = |config: &MachineConfig| edited.iter().any(|it| is_named(config, &it.config));
+    for config in own.iter().copied().filter(|config| is_edited(config)) {
+        let Some(former) = change.undone_in(config, Scope::Own) else { continue };
+        let mut all = without(&[config]);
+        all.push(&former);
+        if is_wanted(&all) {
+            return Ok((wanted_name, Undo::Restore(Box::new(former))));
+        }
+    }
+    if let Some(pin) = change.undone_in(&pin(&name), Scope::All) {
+        // The selector of the pool decides whether the pin is rendered at all.
+        let with_pin: Vec<MachineConfig> = configs.iter().chain([&pin]).cloned().collect();
+        if is_wanted(&selected(pool, &with_pin)) {
+            return Ok((wanted_name, Undo::Pin(Box::new(pin))));
+        }
+    }
+    Ok((wanted_name, Undo::Edited(edited)))
+}
+
+/// Returns an empty MachineConfig of a pool whose name sorts after all others.
+fn pin(pool: &str) -> MachineConfig {
+    let name = format!("99-zz-pin-{pool}");
+    let mut pin = MachineConfig::new(&name, MachineConfigSpec::default());
+    pin.metadata.labels = Some([(label::ROLE.to_owned(), pool.to_owned())].into());
+    pin
 }
 
 /// Returns true if a controller made the MachineConfig, so that deleting it has no effect.

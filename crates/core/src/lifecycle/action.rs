@@ -45,6 +45,8 @@ pub enum Action {
     Undo,
     /// Forget a recorded update, so that the desired config is applied again in full.
     Abandon,
+    /// Create the force file at the request of the administrator.
+    Force,
     /// Reboot the machine into this config.
     Reboot(String),
     /// Close a recorded update, which its reboot has completed.

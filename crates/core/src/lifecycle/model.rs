@@ -297,6 +297,10 @@ impl World {
                 world.disk.unreadable = None;
                 world.node.recover = None;
             })],
+            Action::Force => vec![self.done().with(|world| {
+                world.disk.force = true;
+                world.node.recover = None;
+            })],
             Action::Reboot(config) => self.reboots(config),
             Action::Close => vec![self.done().with(|world| world.disk.update = None)],
             Action::CheckHealth => self.checks(),
@@ -527,6 +531,7 @@ fn label(action: &Action) -> &'static str {
         Action::ApplyAgain => "apply again",
         Action::Undo => "undo",
         Action::Abandon => "abandon",
+        Action::Force => "force",
         Action::Reboot(_) => "reboot",
         Action::Close => "close",
         Action::CheckHealth => "check health",

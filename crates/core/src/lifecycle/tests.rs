@@ -405,6 +405,18 @@ fn retries_are_further_and_further_apart() {
 }
 
 #[test]
+fn the_administrator_forces_a_node_by_an_annotation() {
+    let degraded = "currentConfig=a desiredConfig=a state=Degraded";
+    let mut node = Node::new(degraded, on_disk(Some("a")));
+    node.turn(Outcome::Started, 0);
+    node.annotations = format!("{degraded} recover=force");
+    assert_eq!(node.turn(Outcome::Woken(Wake::Change), 1).0, Action::Force);
+    node.disk.force = true;
+    degraded.clone_into(&mut node.annotations);
+    assert_eq!(node.turn(Outcome::Done, 1).0, Action::Begin(change("a", "a", true)));
+}
+
+#[test]
 fn an_update_that_cannot_be_read_is_reported_until_it_is_abandoned() {
     let mut node = Node::new(UPDATE, on_disk(Some("a")));
     node.disk.unreadable = Some("damaged".to_owned());

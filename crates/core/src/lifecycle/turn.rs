@@ -55,8 +55,13 @@ impl Turn<'_> {
             return self.reboot(config);
         }
         let recover = self.seen.node.as_ref().and_then(|node| node.recover.as_ref());
-        if recover == Some(&Recovery::Abandon) {
-            return self.act(Phase::RollingBack, Action::Abandon);
+        match recover {
+            Some(Recovery::Abandon) => return self.act(Phase::RollingBack, Action::Abandon),
+            Some(Recovery::Force) => {
+                let phase = self.state.phase;
+                return self.act(phase, Action::Force);
+            }
+            Some(Recovery::Other(_)) | None => {}
         }
         match (&self.seen.disk.unreadable, &self.seen.disk.update) {
             (Some(why), _) if self.seen.node.is_some() => {

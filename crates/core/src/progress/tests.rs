@@ -135,7 +135,8 @@ fn a_waiting_node_names_the_cause_and_never_promises_a_turn() {
     );
     assert_eq!(
         text(&plain, &[node("a", false, false, &json!({})), idle("b")]),
-        "node a is waiting: node a is reporting NotReady=False; make node a ready\n\
+        "node a is waiting since 2026-01-01T00:02:00Z: node a is reporting NotReady=False; make node a \
+         ready\n\
          node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
          unavailable); fix node a first: make node a ready"
     );
@@ -183,4 +184,46 @@ fn a_part_has_one_pool_with_its_nodes_or_one_node_with_its_pool() {
                 .to_owned()
         )
     );
+}
+
+/// Builds the MachineConfigNode of a node that completed its update at a minute.
+fn completed(name: &str, minute: u32) -> MachineConfigNode {
+    let at = format!("2026-01-01T00:{minute:02}:00Z");
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"node": {"name": name}, "pool": {"name": "worker"},
+                 "configVersion": {"desired": "rendered-a"}},
+        "status": {"conditions": [{"type": "Updated", "status": "True", "reason": "Updated",
+            "message": "", "lastTransitionTime": at}]},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn the_time_left_follows_the_pace_of_the_fleet() {
+    let done = json!({"currentConfig": "rendered-b", "desiredConfig": "rendered-b"});
+    let done = |name: &str| node(name, true, false, &done);
+    let left = |spec: &Value, nodes: &[Node], reports: &[MachineConfigNode]| {
+        let nodes: Vec<&Node> = nodes.iter().collect();
+        let reports: Vec<&MachineConfigNode> = reports.iter().collect();
+        let pool = pool("worker", spec);
+        let found = super::of(Objects { pools: &[&pool], nodes: &nodes, reports: &reports });
+        found.pools[0].left.map(|left| (left.seconds / 60, left.pace_of))
+    };
+    let plain = json!({});
+    // The roll-out began at minute 0: two nodes took 8 minutes, and one is left.
+    let nodes = [done("a"), done("b"), working("c", &json!({}))];
+    let reports = [completed("a", 3), completed("b", 8)];
+    assert_eq!(left(&plain, &nodes, &reports), Some((4, PaceOf::ThisUpdate)));
+    // No node is done: the roll-out before took 6 minutes from the first node to the third.
+    let nodes = [idle("a"), idle("b"), idle("c"), working("d", &json!({}))];
+    let reports = [completed("a", 1), completed("b", 4), completed("c", 7)];
+    assert_eq!(left(&plain, &nodes, &reports), Some((12, PaceOf::LastUpdate)));
+    // Nothing is known, or nothing continues by itself.
+    assert_eq!(left(&plain, &nodes, &[]), None);
+    assert_eq!(left(&plain, &nodes, &reports[..1]), None);
+    assert_eq!(left(&json!({"paused": true}), &nodes, &reports), None);
+    let nodes = [done("a"), done("b"), blocked("c"), idle("d")];
+    assert_eq!(left(&plain, &nodes, &[completed("a", 3), completed("b", 8)]), None);
+    assert_eq!(left(&plain, &[done("a")], &[completed("a", 3)]), None, "all nodes are done");
 }

@@ -101,6 +101,19 @@ pub(super) fn source(file: &File, config: &str) -> Option<Source> {
 }
 
 impl Source {
+    /// Returns the source of a file at a URL, without headers and verification.
+    #[must_use]
+    pub fn at(url: &str) -> Self {
+        Self {
+            config: String::new(),
+            path: String::new(),
+            url: url.to_owned(),
+            headers: Vec::new(),
+            hash: None,
+            compression: None,
+        }
+    }
+
     /// Returns true if the contents are declared as compressed.
     #[must_use]
     pub fn is_compressed(&self) -> bool {

@@ -192,7 +192,7 @@ pub(crate) fn remedies(conditions: &[LooseCondition]) -> Vec<String> {
         *state == State::Degraded && holding(conditions, kind).is_some()
     });
     let nodes = holding(conditions, &PoolCondition::NodeDegraded);
-    let nodes = nodes.map(|found| remedy_of(&found.message));
+    let nodes = nodes.map(|found| remedy_of(&found.message, None));
     let mut found: Vec<String> = of_pool.map(|(_, _, next)| (*next).to_owned()).collect();
     found.extend(nodes);
     found
@@ -203,23 +203,23 @@ pub(crate) fn remedy(node: &NodeView) -> String {
     if node.state == Some(DaemonState::Unreconcilable) {
         return UNRECONCILABLE.to_owned();
     }
-    remedy_of(&node.reason)
+    remedy_of(&node.reason, Some(&node.name))
 }
 
 const UNRECONCILABLE: &str = "revert the change, and the node recovers by itself; settings that \
     cannot change in place need a new node";
 
 /// Returns the remedy for the reason that a daemon gives.
-fn remedy_of(reason: &str) -> String {
+fn remedy_of(reason: &str, node: Option<&str>) -> String {
     let has = |text: &str| reason.contains(text);
     if has("can't reconcile") {
         return UNRECONCILABLE.to_owned();
     }
     if has("content mismatch") || has("mode mismatch") || has("could not stat") {
+        let words: Vec<&str> = ["mco drift"].into_iter().chain(node).chain(["--fix"]).collect();
         return format!(
-            "restore the file, or create {} on the node to write all files again, which reboots the \
-             node",
-            crate::diff::reconcile::FORCE_FILE
+            "restore the file, or run `{}` to write all files again, which reboots the node",
+            words.join(" ")
         );
     }
     if has("failed to drain") {
@@ -285,8 +285,8 @@ mod tests {
                  valid; fix or delete the MachineConfig; `mco check` finds such errors before they \
                   are applied",
                 "node a is degraded since 2026-01-01T00:00:00Z: content mismatch for file \
-                 \"/etc/foo\"; restore the file, or create /run/machine-config-daemon-force on the \
-                  node to write all files again, which reboots the node",
+                 \"/etc/foo\"; restore the file, or run `mco drift a --fix` to write all files \
+                  again, which reboots the node",
                 "node b is waiting: the pool is paused; run `mco rollout resume worker` to \
                  continue",
                 "node c is waiting: node c is reporting NotReady=False; make node c ready, or \

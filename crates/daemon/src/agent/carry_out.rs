@@ -44,6 +44,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             Action::Apply(_) => self.apply().await,
             Action::Continue(_) | Action::ApplyAgain | Action::Undo => self.resume(&action).await,
             Action::Abandon => self.abandon().await,
+            Action::Force => self.force().await,
             Action::Reboot(config) => self.reboot_into(config).await,
             Action::Close => {
                 self.report_event(UpdateEvent::Rebooted);
@@ -94,6 +95,18 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             warn!("{text}");
             self.cluster.publish_event(EventType::Warning, "UpdateAbandoned", text).await;
         }
+        let key = annotation::RECOVER.name().to_owned();
+        self.annotate([(key, None)].into()).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Creates the force file at the request of the administrator.
+    async fn force(&mut self) -> Result<Outcome, SyncError> {
+        // Before the annotation is removed: a crash in between must not lose the request.
+        self.on_host(|host| host.root.write(FORCE_FILE, b"", 0o600)).await??;
+        let text = format!("Created {FORCE_FILE}, as annotation {} asks", annotation::RECOVER);
+        warn!("{text}");
+        self.cluster.publish_event(EventType::Warning, "ForceFileCreated", &text).await;
         let key = annotation::RECOVER.name().to_owned();
         self.annotate([(key, None)].into()).await?;
         Ok(Outcome::Done)

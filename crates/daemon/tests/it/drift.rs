@@ -116,3 +116,25 @@ async fn drift_is_repaired_by_policy_until_a_path_keeps_changing() {
     fleet.wait("state=Done, reason=").await;
     fleet.stop().await;
 }
+
+// covers: C96
+#[tokio::test(flavor = "multi_thread")]
+async fn an_annotation_forces_a_drifted_node_to_its_config() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+    fs::write(fleet.path("/etc/foo"), "edited").unwrap();
+    fleet.wait("state=Degraded").await;
+    fleet.annotate("recover", "force").await;
+    let event = fleet.wait_for_event("ForceFileCreated").await;
+    let note = event.note.unwrap_or_default();
+    assert!(note.starts_with("Created /run/machine-config-daemon-force, as annotation "), "{note}");
+    let annotations = fleet.wait("state=Done, reason=").await;
+    let recover = "machineconfiguration.openshift.io/recover";
+    assert!(!annotations.contains_key(recover), "{annotations:?}");
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"));
+    assert_ne!(fleet.boot_id(), boot);
+    assert!(!fleet.path("/run/machine-config-daemon-force").exists(), "it counts once");
+    fleet.stop().await;
+}

@@ -81,6 +81,7 @@ impl World {
             Action::Wait
             | Action::RemoveForceFile(_)
             | Action::Abandon
+            | Action::Force
             | Action::Repair(..)
             | Action::Apply(_)
             | Action::Continue(_)

@@ -228,8 +228,8 @@ fn a_paused_pool_that_an_upgrade_waits_for_is_a_failure() {
 #[test]
 fn a_degraded_pool_degrades_the_cluster_with_its_cause_and_remedy() {
     let node = "reason: Node n is reporting: \"content mismatch for file \\\"/etc/a\\\"\"";
-    let restore = "to fix it: restore the file, or create /run/machine-config-daemon-force on the \
-        node to write all files again, which reboots the node";
+    let restore = "to fix it: restore the file, or run `mco drift --fix` to write all files again, \
+        which reboots the node";
     let fix = "to fix it: fix or delete the MachineConfig; `mco check` finds such errors before \
         they are applied";
     let render = "reason: Failed to render configuration";
