@@ -1,5 +1,9 @@
 //! Logging of a process.
 
+mod capture;
+
+pub use capture::{LogLine, Receiver};
+
 use std::{
     fmt,
     sync::{Arc, OnceLock},
@@ -7,9 +11,17 @@ use std::{
 
 use tracing::{Level, info};
 use tracing_subscriber::{
-    Layer as _, Registry, filter::Targets, layer::SubscriberExt as _, reload,
+    Layer as _, Registry,
+    filter::Targets,
+    layer::{Layered, SubscriberExt as _},
+    reload,
     util::SubscriberInitExt as _,
 };
+
+use self::capture::Capture;
+
+/// The part of the log below the lines on standard error.
+type Captured = Layered<Option<Capture>, Registry>;
 
 /// The format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +41,7 @@ pub struct LogLevel(Arc<OnceLock<Running>>);
 struct Running {
     /// Level that the command line asks for.
     lowest: Level,
-    filter: reload::Handle<Targets, Registry>,
+    filter: reload::Handle<Targets, Captured>,
 }
 
 impl LogLevel {
@@ -88,13 +100,33 @@ pub fn start_adjustable(
     level: Level,
     adjust: &LogLevel,
 ) -> Result<(), AlreadySetUp> {
+    start_layers(format, level, adjust, None)
+}
+
+/// Starts logging as [`start`] does, and passes the lines of level INFO to `receiver`, whatever the
+/// level of standard error.
+pub fn start_captured(
+    format: Format,
+    level: Level,
+    receiver: Receiver,
+) -> Result<(), AlreadySetUp> {
+    let capture = Capture { level: Level::INFO, receiver };
+    start_layers(format, level, &LogLevel::default(), Some(capture))
+}
+
+fn start_layers(
+    format: Format,
+    level: Level,
+    adjust: &LogLevel,
+    capture: Option<Capture>,
+) -> Result<(), AlreadySetUp> {
     let (filter, handle) = reload::Layer::new(targets(level));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     let layer = match format {
         Format::Json => lines.json().flatten_event(true).boxed(),
         Format::Text => lines.boxed(),
     };
-    let registry = tracing_subscriber::registry().with(layer.with_filter(filter));
+    let registry = tracing_subscriber::registry().with(capture).with(layer.with_filter(filter));
     registry.try_init().map_err(|_| AlreadySetUp)?;
     adjust.0.set(Running { lowest: level, filter: handle }).map_err(|_| AlreadySetUp)
 }

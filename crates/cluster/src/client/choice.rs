@@ -129,6 +129,11 @@ impl ClusterChoice {
         Ok(ChosenCluster { client, context, server })
     }
 
+    /// Returns a kubeconfig with the chosen context alone, whose paths are absolute.
+    pub fn kubeconfig(&self) -> Result<String, ChoiceError> {
+        Ok(self.chosen(&from_disk())?.to_string())
+    }
+
     /// Merges the kubeconfigs and returns the chosen context with its cluster and user, and nothing else.
     fn chosen(&self, read: &ReadFile) -> Result<Value, ChoiceError> {
         let merged = self.merged(read)?;

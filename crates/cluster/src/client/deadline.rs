@@ -134,10 +134,15 @@ pub(super) fn is_watch(query: Option<&str>) -> bool {
     query.unwrap_or_default().split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }
 
+/// Returns true if the answer is a log whose new lines follow.
+fn follows_log(query: Option<&str>) -> bool {
+    query.unwrap_or_default().split('&').any(|pair| pair == "follow=true")
+}
+
 /// Sends a request once, within the deadlines.
 ///
 /// The answer is read here in full, so that a retry covers its body; callers read it whole anyway.
-/// Only the events of a watch are passed on as they arrive. A request that is dropped closes its
+/// Only the events of a watch and the lines of a log are passed on as they arrive. A request that is dropped closes its
 /// connection, so that no later request waits on it.
 pub(super) async fn send<S>(
     transport: S,
@@ -149,6 +154,7 @@ where
     S: Service<Request<Body>, Response = Response<Body>, Error: Into<BoxError>>,
 {
     let (target, watches) = (Target::of(&request), is_watch(request.uri().query()));
+    let follows = follows_log(request.uri().query());
     let start = Instant::now();
     let answer = match timeout(deadlines.first_byte, transport.oneshot(request)).await {
         Ok(Ok(answer)) => answer,
@@ -171,6 +177,10 @@ where
             metrics: metrics.clone(),
         };
         return Ok(Response::from_parts(head, AnswerBody { body, idle: Some(idle) }));
+    }
+    if follows && head.status.is_success() {
+        // A log may be silent for any time.
+        return Ok(Response::from_parts(head, AnswerBody { body, idle: None }));
     }
     match timeout_at(start + deadlines.answer, body.collect()).await {
         Ok(body) => {

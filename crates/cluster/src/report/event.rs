@@ -1,7 +1,8 @@
 //! Kubernetes events for notes.
 //!
-//! A repeated note increments the series count of its event. Only an identical text is a
-//! repetition: two nodes that start one after the other are two events, which kube's recorder would
+//! They are core events, as those of the reference, with the times and the count that `kubectl get
+//! events --sort-by=.lastTimestamp` and dashboards read. A repeated note increments the count of its
+//! event. Only an identical text is a repetition: two nodes that start one after the other are two events, which kube's recorder would
 //! merge.
 
 use std::{
@@ -11,8 +12,8 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::events::v1::{Event, EventSeries},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    api::core::v1::{Event, EventSource},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{
     Client,
@@ -83,8 +84,7 @@ impl Events {
     /// Increments the count of an event and returns it.
     async fn repeat(&self, api: &Api<Event>, known: &KnownEvent) -> Result<i32, CallError> {
         let count = known.count.saturating_add(1);
-        let last_observed_time = MicroTime(self.clock.now());
-        let patch = json!({"series": EventSeries { count, last_observed_time }});
+        let patch = json!({"count": count, "lastTimestamp": Time(self.clock.now())});
         api.patch(&known.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(count)
     }
@@ -99,7 +99,9 @@ impl Events {
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
-            event_time: Some(MicroTime(now)),
+            first_timestamp: Some(Time(now)),
+            last_timestamp: Some(Time(now)),
+            count: Some(1),
             type_: Some(
                 match note.level {
                     Level::Normal => "Normal",
@@ -108,11 +110,10 @@ impl Events {
                 .to_owned(),
             ),
             reason: Some(note.reason.to_string()),
-            action: Some(note.reason.to_string()),
-            note: Some(truncated(&note.text)),
-            regarding: Some(note.object.clone()),
-            reporting_controller: Some(self.component.to_string()),
-            reporting_instance: Some(self.component.to_string()),
+            message: Some(truncated(&note.text)),
+            involved_object: note.object.clone(),
+            source: Some(EventSource { component: Some(self.component.to_string()), host: None }),
+            reporting_component: Some(self.component.to_string()),
             ..Event::default()
         }
     }
@@ -159,7 +160,7 @@ mod tests {
             let method = request.method().clone();
             log.lock().unwrap().push(method.clone());
             let (code, body) = if method == Method::POST {
-                (201, json!({"metadata": {"name": "e"}, "eventTime": null}))
+                (201, json!({"metadata": {"name": "e"}, "involvedObject": {}}))
             } else {
                 (
                     404,
