@@ -8,9 +8,9 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use crate::{
     command::{
         apiserver, apiserver_watcher, apply, cat, check, completion, controller, convert, crds,
-        daemon, delete, diff, doctor, down, events, exit_codes, get, host, install, join, kubelets,
-        manual, must_gather, node, operator, plan, pointer, render, rollout, server, simulate,
-        status, takeover, token, uninstall, up, version, why,
+        daemon, delete, diff, doctor, down, drift, events, exit_codes, get, host, install, join,
+        kubelets, logs, manual, must_gather, node, operator, plan, pointer, render, rollout,
+        server, simulate, status, takeover, token, uninstall, up, version, why,
     },
     print,
 };
@@ -22,6 +22,12 @@ pub(crate) struct Args {
     /// Show more: ignored objects, assumptions, and the log of `mco up` and the other processes
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
+    /// Print no notes, only results and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Process with which this one ends
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    pub(crate) parent: Option<u32>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -91,11 +97,13 @@ pub(crate) enum Command {
     Get(get::GetArgs),
     Version(version::VersionArgs),
     Events(events::EventsArgs),
+    Logs(logs::LogsArgs),
     Doctor(doctor::DoctorArgs),
     MustGather(must_gather::MustGatherArgs),
     Apply(apply::ApplyArgs),
     Delete(delete::DeleteArgs),
     Rollout(rollout::RolloutArgs),
+    Drift(drift::DriftArgs),
     Node(node::NodeArgs),
     Token(token::TokenArgs),
     Takeover(takeover::TakeoverArgs),
@@ -130,16 +138,19 @@ impl Command {
     /// Returns the exit code for a command that failed.
     pub(crate) fn failure_code(&self) -> ExitCode {
         match self {
-            // As in diff(1), code 1 says that the configs differ, that a takeover is forbidden, or that
-            // `doctor` has warnings.
-            Self::Diff(_) | Self::Host(_) | Self::Takeover(_) | Self::Doctor(_) => {
-                ExitCode::from(2)
-            }
+            // As in diff(1), code 1 says that configs or nodes differ, that a takeover is forbidden, or
+            // that `doctor` has warnings.
+            Self::Diff(_)
+            | Self::Drift(_)
+            | Self::Host(_)
+            | Self::Takeover(_)
+            | Self::Doctor(_) => ExitCode::from(2),
             Self::Up(_)
             | Self::Down(_)
             | Self::Status(_)
             | Self::Get(_)
             | Self::Events(_)
+            | Self::Logs(_)
             | Self::Version(_)
             | Self::MustGather(_)
             | Self::Apply(_)

@@ -14,6 +14,7 @@ pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod drift;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
 pub(crate) mod get;
@@ -21,6 +22,7 @@ pub(crate) mod host;
 pub(crate) mod install;
 pub(crate) mod join;
 pub(crate) mod kubelets;
+pub(crate) mod logs;
 pub(crate) mod manual;
 pub(crate) mod must_gather;
 pub(crate) mod node;
@@ -55,12 +57,14 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Status(args) => status::run(args, screen),
         Command::Get(args) => get::run(args, screen),
         Command::Events(args) => events::run(args, screen),
+        Command::Logs(args) => logs::run(args, screen),
         Command::Version(args) => version::run(args, screen),
         Command::Doctor(args) => doctor::run(args, screen),
         Command::MustGather(args) => must_gather::run(args, screen),
         Command::Apply(args) => apply::run(args, screen),
         Command::Delete(args) => delete::run(args, screen),
         Command::Rollout(args) => rollout::run(args, screen),
+        Command::Drift(args) => drift::run(args, screen),
         Command::Node(args) => node::run(args, screen),
         Command::Token(args) => token::run(args, screen),
         Command::Takeover(args) => takeover::run(args, screen),

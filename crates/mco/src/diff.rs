@@ -273,7 +273,8 @@ fn attributes(old: &Entry, new: &Entry) -> Vec<Attribute> {
     plain.filter(|attribute| attribute.old != attribute.new).chain(hidden).collect()
 }
 
-fn contents(old: &[u8], new: &[u8], secrets: Secrets) -> Option<Contents> {
+/// Compares contents; `None` if they are equal.
+pub(crate) fn contents(old: &[u8], new: &[u8], secrets: Secrets) -> Option<Contents> {
     if old == new {
         return None;
     }

@@ -6,6 +6,7 @@
 mod json;
 mod kustomize;
 pub(crate) mod manifests;
+mod url;
 pub(crate) mod yaml;
 
 use mco_core::lint::{
@@ -41,7 +42,7 @@ pub(crate) struct Sources {
 /// The manifests of a command that changes a cluster
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ChangeSources {
-    /// File or directory with manifests, or - for standard input; may be repeated
+    /// File or directory with manifests, URL of a file, or - for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Kustomize folder
@@ -62,7 +63,7 @@ impl ChangeSources {
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
         let loaded = match &self.kustomize {
             Some(folder) => kustomize::read(folder)?,
-            None => Sources { paths: self.paths.clone(), recursive: self.recursive }.load()?,
+            None => self.read_paths()?,
         };
         if loaded.faults.iter().any(Fault::is_error) {
             return Err(anyhow::Error::new(FaultsError(loaded.faults)));
@@ -71,6 +72,19 @@ impl ChangeSources {
             let fault = Fault::error("NoName", "the object has no metadata.name");
             let path = FieldPath::of("metadata");
             return Err(anyhow::Error::new(FaultsError(vec![unnamed.fault_at(&path, fault)])));
+        }
+        Ok(loaded)
+    }
+
+    fn read_paths(&self) -> anyhow::Result<Loaded> {
+        let mut loaded = Loaded::default();
+        for path in &self.paths {
+            if let Some(url) = url::of(path) {
+                loaded.read_bytes(path, url::fetch(url)?);
+            } else {
+                let (paths, recursive) = (vec![path.clone()], self.recursive);
+                loaded.extend(Sources { paths, recursive }.load()?);
+            }
         }
         Ok(loaded)
     }
@@ -205,13 +219,11 @@ fn is_json(path: &Path) -> bool {
 }
 
 fn refuse_url(path: &Path) -> anyhow::Result<()> {
-    match path.to_str() {
-        Some(text) if text.starts_with("http://") || text.starts_with("https://") => {
-            Err(error_with_hint(
-                format!("{text} is a URL, and manifests are read from files only"),
-                format!("download the file: curl -fsSL {text} | mco … -f -"),
-            ))
-        }
-        Some(_) | None => Ok(()),
+    match url::of(path) {
+        Some(text) => Err(error_with_hint(
+            format!("{text} is a URL, and manifests are read from files only"),
+            format!("download the file: curl -fsSL {text} | mco … -f -"),
+        )),
+        None => Ok(()),
     }
 }

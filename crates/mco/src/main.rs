@@ -30,6 +30,10 @@ fn main() -> ExitCode {
         print::set_program(&first);
     }
     let args = Args::read(std::env::args_os());
+    print::set_quiet(args.quiet);
+    if args.parent.is_some_and(|parent| !up::processes::end_with_parent(parent)) {
+        return ExitCode::FAILURE;
+    }
     let mut stdout = BufWriter::new(io::stdout().lock());
     let mut screen = Screen::stdout(&mut stdout);
     let done = command::run(&args, &mut screen);

@@ -1,12 +1,17 @@
 //! Output for the user: faults, notes and errors, with colours on a terminal.
 
+pub(crate) mod fit;
+
 use std::{
     borrow::Cow,
     ffi::OsStr,
     fmt::Display,
     io::{self, IsTerminal as _, Write},
     path::Path,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use anstream::{AutoStream, ColorChoice};
@@ -26,6 +31,14 @@ const NOTE: Style = AnsiColor::Cyan.on_default().bold();
 
 /// Name of the program in commands that are shown to the user.
 static PROGRAM: OnceLock<String> = OnceLock::new();
+
+/// Whether notes are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Chooses whether notes are left out.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
 
 /// Records how the program was called; later calls change nothing.
 pub(crate) fn set_program(first_argument: &OsStr) {
@@ -146,8 +159,11 @@ pub(crate) fn confirm(question: &str) -> io::Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Prints a note to standard error.
+/// Prints a note to standard error, unless the user wants none.
 pub(crate) fn note(text: &str) {
+    if QUIET.load(Ordering::Relaxed) {
+        return;
+    }
     let mut stderr = anstream::stderr().lock();
     // A closed standard error is ignored: there is no other channel.
     drop(writeln!(stderr, "{NOTE}note{NOTE:#}: {}", visible(&as_called(text))));

@@ -97,6 +97,16 @@ impl ClusterObjects {
         Ok((self.config_of(&from, name)?, self.config_of(&to, name)?))
     }
 
+    /// Returns the node of this name, or an error with a similar name.
+    pub(crate) fn node(&self, name: &str) -> anyhow::Result<&Node> {
+        named(&self.nodes, name).ok_or_else(|| unknown("node", name, &self.nodes))
+    }
+
+    /// Returns the MachineConfig of this name, or an error with a similar name.
+    pub(crate) fn rendered(&self, name: &str) -> anyhow::Result<&MachineConfig> {
+        named(&self.configs, name).ok_or_else(|| unknown("MachineConfig", name, &self.configs))
+    }
+
     /// Returns the pool of a node.
     pub(crate) fn pool_of(&self, node: &Node) -> Option<&MachineConfigPool> {
         let mut index = NodeIndex::new(&self.pools);
@@ -129,6 +139,15 @@ impl ClusterObjects {
 /// Decodes a MachineConfig of the cluster.
 pub(crate) fn decoded(config: &MachineConfig) -> anyhow::Result<DecodedConfig> {
     DecodedConfig::new(config.name_any(), config.spec.clone())
+}
+
+fn unknown<K: Resource<DynamicType = ()>>(kind: &str, name: &str, known: &[K]) -> anyhow::Error {
+    let names: Vec<String> = known.iter().map(ResourceExt::name_any).collect();
+    let hint = match suggest::closest(name, names.iter().map(String::as_str)) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("`mco get {}` lists them", kind.to_lowercase()),
+    };
+    error_with_hint(format!("unknown {kind} {name:?}"), hint)
 }
 
 fn named<'o, K: Resource<DynamicType = ()>>(objects: &'o [K], name: &str) -> Option<&'o K> {

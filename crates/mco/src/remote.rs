@@ -9,14 +9,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kube::Client;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Client, api::ListParams};
 use mco_cluster::client::{self, ChoiceError, ChosenCluster, ClusterChoice, Environment, Options};
+use mco_core::lint::suggest;
 
 use self::locate::ClusterSource;
 use crate::{error::error_with_hint, print};
 
 /// Default state directory of `mco up`.
 pub(crate) const DEFAULT_DIR: &str = ".mco";
+
+/// Directory with the disks of the nodes, below the state directory of `mco up`.
+pub(crate) const NODES: &str = "nodes";
 
 /// The cluster to connect to
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -61,6 +66,15 @@ impl Connection {
         kubeconfig.is_some() || context.is_some() || cluster.is_some() || dir.is_some()
     }
 
+    /// Returns the root directory of a node whose disk is on this machine: a node of `mco up`.
+    pub(crate) fn disk(&self, node: &str) -> Option<PathBuf> {
+        let source = locate::locate(self, &Environment::read(), Path::exists)?;
+        let ClusterSource::Files(files) = source else { return None };
+        let [file] = files.as_slice() else { return None };
+        let disk = file.parent()?.join(NODES).join(node);
+        disk.is_dir().then_some(disk)
+    }
+
     async fn connect(&self) -> anyhow::Result<ChosenCluster> {
         let environment = Environment::read();
         let source = locate::locate(self, &environment, Path::exists);
@@ -84,7 +98,7 @@ impl Connection {
 }
 
 /// Adds the entries that exist to the error of a wrong choice.
-fn choice_error(error: ChoiceError) -> anyhow::Error {
+pub(crate) fn choice_error(error: ChoiceError) -> anyhow::Error {
     let hint = match &error {
         ChoiceError::NoContext { known } if !known.is_empty() => {
             format!("name one with --context: {}", known.join(", "))
@@ -92,13 +106,12 @@ fn choice_error(error: ChoiceError) -> anyhow::Error {
         ChoiceError::Unknown { kind, known, .. } if !known.is_empty() => {
             format!("the kubeconfig has the {kind}s {}", known.join(", "))
         }
-        ChoiceError::Read { .. } => {
+        ChoiceError::Read { .. } | ChoiceError::NoContext { .. } => {
             "start a cluster with `mco up`, or name another with --kubeconfig FILE".to_owned()
         }
-        ChoiceError::NoContext { .. }
-        | ChoiceError::Unknown { .. }
-        | ChoiceError::Parse { .. }
-        | ChoiceError::Connect(_) => return error.into(),
+        ChoiceError::Unknown { .. } | ChoiceError::Parse { .. } | ChoiceError::Connect(_) => {
+            return error.into();
+        }
     };
     error_with_hint(mco_cluster::report::chain(&error), hint)
 }
@@ -114,15 +127,61 @@ pub(crate) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
     runtime.block_on(work)
 }
 
-/// Converts the error of a call, with a hint if the API server is unreachable.
+/// Converts the error of a call, with a hint if it says that the cluster is the wrong one: unreachable,
+/// without our kinds, or with other credentials.
 pub(crate) fn call_error(error: kube::Error) -> anyhow::Error {
-    let unreachable = matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_));
+    let refused = if let kube::Error::Api(status) = &error {
+        Some((status.code, status.message.clone()))
+    } else {
+        None
+    };
+    let is_unreachable = matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_));
     let error = mco_cluster::CallError::from(error);
-    if unreachable {
-        return error_with_hint(
-            format!("the API server is unreachable: {}", mco_cluster::report::chain(&error)),
+    let text = mco_cluster::report::chain(&error);
+    match refused {
+        None if is_unreachable && text.contains("certificate") => error_with_hint(
+            format!("the API server is not the one of the kubeconfig: {text}"),
+            "its certificate and the CA or the client certificate in the kubeconfig do not match, or one \
+             of them has expired; fetch the kubeconfig again",
+        ),
+        None if is_unreachable => error_with_hint(
+            format!("the API server is unreachable: {text}"),
             "start a cluster with `mco up`, or name another with --kubeconfig FILE",
-        );
+        ),
+        Some((404, message)) if NO_KIND.iter().any(|part| message.contains(part)) => {
+            error_with_hint(
+                "the cluster does not have the kinds of mco",
+                "`mco doctor` says what is missing; name another cluster with --context or --kubeconfig",
+            )
+        }
+        Some((401, _)) => error_with_hint(
+            format!("the API server does not accept the credentials of the kubeconfig: {text}"),
+            "fetch the kubeconfig again, or choose another user with --context",
+        ),
+        _ => error.into(),
     }
-    error.into()
+}
+
+/// Parts of the answers to a request for a kind that the API server does not serve; the second one is
+/// kube-apiserver's for a group.
+const NO_KIND: [&str; 2] = ["could not find the requested resource", "404 page not found"];
+
+/// Fetches a node; the error for an unknown one names the node that is meant.
+pub(crate) async fn node(client: &Client, name: &str) -> anyhow::Result<Node> {
+    let nodes = mco_cluster::Api::<Node>::all(client.clone());
+    if let Some(node) = nodes.get_opt(name).await.map_err(call_error)? {
+        return Ok(node);
+    }
+    let all = nodes.list(&ListParams::default()).await.map_err(call_error)?;
+    let names: Vec<String> = all.items.into_iter().filter_map(|it| it.metadata.name).collect();
+    Err(unknown_node(name, &names))
+}
+
+/// Returns the error for a node that does not exist.
+pub(crate) fn unknown_node(name: &str, names: &[String]) -> anyhow::Error {
+    let hint = match suggest::closest(name, names.iter().map(String::as_str)) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => "`mco get node` lists them".to_owned(),
+    };
+    error_with_hint(format!("unknown node {name:?}"), hint)
 }

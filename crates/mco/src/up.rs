@@ -4,25 +4,35 @@
 //! server. Simulated are the machines (directories as disks, no kernel to boot), the kubelets, the
 //! scheduler and a workload.
 
+mod bar;
+mod bootstrap_token;
 mod certificate;
+mod component_pods;
 mod components;
+mod controllers;
 pub(crate) mod display;
+pub(crate) mod existing;
 pub(crate) mod fleet;
 mod kubelet;
 pub(crate) mod kubelets;
+pub(crate) mod logs;
+pub(crate) mod processes;
+mod rights;
+pub(crate) mod scenario;
 pub(crate) mod state_dir;
 pub(crate) mod view;
 mod workload;
+mod zones;
 
 use std::{
     io::Write as _,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use kube::Client;
-use mco_apiserver::{ApiServer, Listener, Settings as ApiSettings};
+use mco_apiserver::{ApiServer, Authorization, Kubelets, Listener, Settings as ApiSettings};
 use mco_cluster::{Shutdown, client};
 use mco_core::render::Build;
 use tokio::task::JoinSet;
@@ -30,6 +40,11 @@ use tokio::task::JoinSet;
 use self::{
     components::Components,
     display::{ClusterWatch, DisplayMode},
+    fleet::Workers,
+    logs::ComponentLogs,
+    processes::Joining,
+    rights::Identities,
+    scenario::{Scenario, Stage},
     state_dir::StateDir,
 };
 use crate::{
@@ -41,10 +56,10 @@ use crate::{
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of the cluster.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) masters: u16,
-    pub(crate) workers: u16,
+    pub(crate) workers: Workers,
     /// Address of the API server.
     pub(crate) listen: SocketAddr,
     /// Address of the config server for new machines.
@@ -52,6 +67,14 @@ pub(crate) struct Settings {
     /// Directory as given by the user, for the printed commands.
     pub(crate) shown_dir: PathBuf,
     pub(crate) display: DisplayMode,
+    /// Logs of the components.
+    pub(crate) logs: ComponentLogs,
+    /// Number of failure zones; nodes have no zone without it.
+    pub(crate) zones: Option<u16>,
+    /// Story to play, after which the cluster stops.
+    pub(crate) story: Option<Scenario>,
+    /// True if each component is a process of its own.
+    pub(crate) processes: bool,
 }
 
 /// Runs the cluster until a signal arrives or a component fails.
@@ -62,11 +85,21 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     client::use_ring();
     let shutdown = Shutdown::on_signals()?;
-    let api = ApiServer::open_dir(state.dir(), ApiSettings::default()).await?;
-    let listener = Listener::bind(api.clone(), state.dir(), settings.listen).await?;
-    let client = Client::new(api.clone(), "default");
+    let kubelets: Arc<dyn Kubelets> = Arc::new(settings.logs.clone());
+    let api = ApiSettings {
+        kubelets: Some(kubelets),
+        authorization: Authorization::Roles,
+        on_denied: Some(rights::report_denied()),
+        ..ApiSettings::default()
+    };
+    let api = ApiServer::open_dir(state.dir(), api).await?;
+    let listener =
+        Listener::bind_as(&state.context(), api.clone(), state.dir(), settings.listen).await?;
+    let identities = Identities::new(&api);
+    let client = identities.own();
     // The operator installs the CRDs too; installed here, no component has to wait for them.
     mco_operator::install(&client).await?;
+    rights::install(&client).await?;
     let address = listener.address();
     // The API server stops last, so that the components can write their final state.
     let end_of_api = Shutdown::new();
@@ -78,30 +111,66 @@ pub(crate) async fn run(
     let tasks = JoinSet::new();
     let mut components = Components { state, settings, client, shutdown: shutdown.clone(), tasks };
     fleet::remove_surplus(&components.client, state, settings).await?;
-    components.operator(build());
-    components.controller(build());
-    let shown = match components.server(address).await {
+    let shown = match start(&mut components, &identities, address).await {
         Err(error) => Err(error),
         Ok(None) => Ok(()),
         Ok(Some(server)) => {
-            components.machines(server)?;
-            components.workload(&cluster);
+            components.simulation(&cluster);
             print_welcome(settings, address, server, screen)?;
+            let (client, api, shutdown) = (components.client.clone(), api.clone(), &shutdown);
+            let scene =
+                Stage { client, api, identities, cluster, state, settings, server, shutdown };
             tokio::select! {
-                shown = cluster.show(settings.display, screen, &shutdown) => shown.map_err(anyhow::Error::from),
+                shown = show(&scene, screen) => shown,
                 failed = components::first_failure(&mut components.tasks) => Err(failed),
             }
         }
     };
-    shutdown.request();
-    let all = async { while components.tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
-        print::note("some components did not stop in time and were aborted; their state is kept");
-    }
+    stop_all(&mut components).await;
     api.stop();
     end_of_api.request();
     drop(tokio::time::timeout(SHUTDOWN_TIMEOUT, serving).await);
     shown
+}
+
+/// Starts operator, controller, server and machines, and returns the address of the server. Returns none
+/// if the cluster is stopped before.
+async fn start(
+    components: &mut Components<'_>,
+    identities: &Identities,
+    api: SocketAddr,
+) -> anyhow::Result<Option<SocketAddr>> {
+    if components.settings.processes {
+        return processes::start(components, &format!("https://{api}"), Joining::ByToken).await;
+    }
+    components.operator(identities, build());
+    components.controller(identities, build());
+    let server = components.server(identities, api).await?;
+    if let Some(server) = server {
+        components.machines(identities, server)?;
+    }
+    Ok(server)
+}
+
+/// Stops the components and waits until they have ended.
+async fn stop_all(components: &mut Components<'_>) {
+    components.shutdown.request();
+    let all = async { while components.tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
+        print::note("some components did not stop in time and were aborted; their state is kept");
+    }
+}
+
+/// Plays the story, or prints every change until shutdown.
+async fn show(stage: &Stage<'_>, screen: &mut Screen<'_>) -> anyhow::Result<()> {
+    let (settings, shutdown) = (stage.settings, stage.shutdown);
+    let Some(story) = settings.story else {
+        return Ok(stage.cluster.show(settings.display, screen, shutdown).await?);
+    };
+    tokio::select! {
+        () = shutdown.requested() => Ok(()),
+        played = stage.play(story, screen) => played,
+    }
 }
 
 /// Returns the build of the components.
@@ -125,6 +194,9 @@ fn print_welcome(
     writeln!(screen, "Kubernetes API  https://{api}")?;
     writeln!(screen, "Config server   https://{server}/config/worker")?;
     writeln!(screen, "Disks           {dir}/nodes/NODE")?;
+    if settings.processes {
+        writeln!(screen, "Logs            {dir}/{}/PROCESS.log", state_dir::LOGS)?;
+    }
     writeln!(screen, "\nTry in another terminal:")?;
     writeln!(screen, "  export KUBECONFIG={}", quoted(&kubeconfig))?;
     writeln!(screen, "  {program} status{flag} -w")?;

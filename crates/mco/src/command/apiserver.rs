@@ -3,7 +3,7 @@
 use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
-use mco_apiserver::{ApiServer, Listener, Settings};
+use mco_apiserver::{ApiServer, Authorization, Listener, Settings};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::print::Screen;
@@ -18,18 +18,41 @@ pub(crate) struct ApiserverArgs {
     /// Loopback address to listen on; port 0 selects a free one
     #[arg(long, default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
+    /// Rights of authenticated callers: everything, or what stored roles and bindings allow. The
+    /// kubeconfig is the administrator's, who may do everything
+    #[arg(long, value_enum, default_value_t, value_name = "RIGHTS")]
+    authorization: Rights,
+}
+
+/// The rights of authenticated callers.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Rights {
+    #[default]
+    Everything,
+    Roles,
+}
+
+impl From<Rights> for Authorization {
+    fn from(rights: Rights) -> Self {
+        match rights {
+            Rights::Everything => Self::Everything,
+            Rights::Roles => Self::Roles,
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
 Examples:
   mco apiserver --dir /tmp/api --listen 127.0.0.1:0
+  mco apiserver --dir /tmp/api --authorization roles
   kubectl --kubeconfig /tmp/api/kubeconfig get nodes";
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(args: &ApiserverArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let api = ApiServer::open_dir(&args.dir, Settings::default()).await?;
+        let settings = Settings { authorization: args.authorization.into(), ..Settings::default() };
+        let api = ApiServer::open_dir(&args.dir, settings).await?;
         let listener = Listener::bind(api, &args.dir, args.listen).await?;
         writeln!(screen, "listening on https://{}", listener.address())?;
         writeln!(screen, "kubeconfig: {}", listener.kubeconfig().display())?;

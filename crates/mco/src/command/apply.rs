@@ -8,7 +8,7 @@ use kube::{
 };
 use mco_cluster::{CallError, error};
 use mco_core::lint::Object;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::rollout::follow::{self, Goal};
 use crate::{
@@ -50,6 +50,9 @@ pub(crate) struct ApplyArgs {
     /// Have the API server check the objects, and change nothing
     #[arg(long, conflicts_with = "follow")]
     dry_run: bool,
+    /// Output format: of the objects as the API server has them, or of the plan with --plan
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
     #[command(flatten)]
     connection: Connection,
 }
@@ -61,12 +64,24 @@ Examples:
   mco apply -f examples/99-worker-custom.yaml --follow    until all nodes are done
   mco apply -f manifests/ -R
   mco apply -k deploy/
+  mco apply -f https://example.com/manifests.yaml         a file of at most 1 MiB
   mco apply -f pool.yaml --force-conflicts
 
 Fields that the manifests do not set stay unchanged (server-side apply, field manager `mco`). Nothing is
 asked if the input or the output is not a terminal.
 
 Exit status: 0 applied, 1 failure or the answer no, 4 with --plan if a running node refuses the change.";
+
+/// The form of the result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// A line for each object
+    #[default]
+    Text,
+    /// `KIND/NAME` of each object
+    Name,
+    Json,
+}
 
 /// The result of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +98,10 @@ pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
         return Err(error_with_hint("no manifests", "name them with -f PATH or -k DIR"));
     }
     let change = args.sources.load()?;
+    if change.objects.is_empty() {
+        let message = "the manifests have no object";
+        return Err(error_with_hint(message, "nothing is applied; is the input of `-f -` empty?"));
+    }
     let asks = !args.yes && !args.dry_run && print::can_ask();
     remote::block_on(async {
         let is_read_only = args.plan || args.dry_run;
@@ -99,7 +118,11 @@ pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
             Vec::new()
         };
         if args.plan || asks {
-            super::plan::print(&forecasts, false, screen)?;
+            if args.plan && args.output == Output::Json {
+                super::plan::print_json(&forecasts, screen)?;
+            } else {
+                super::plan::print(&forecasts, false, screen)?;
+            }
             screen.flush()?;
         }
         if args.plan {
@@ -120,7 +143,11 @@ pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
         for paused in forecasts.iter().filter(|it| it.is_change() && it.paused) {
             print::note(&format!("pool {0} is paused: `mco rollout resume {0}`", paused.pool));
         }
-        follow::follow(&client, &goals, None, true, screen).await
+        let output = match args.output {
+            Output::Json => follow::Output::Json,
+            Output::Text | Output::Name => follow::Output::Text,
+        };
+        follow::follow(&client, &goals, None, true, output, screen).await
     })
 }
 
@@ -146,20 +173,38 @@ async fn apply_all(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<()> {
     let mut kinds = Kinds::fetch(client).await?;
+    let mut applied = Vec::new();
     for object in &change.objects {
         if kinds.of(&object.api_version, &object.kind).is_err() {
             // An earlier object may have defined the kind.
             kinds = Kinds::fetch(client).await?;
         }
         let kind = kinds.of(&object.api_version, &object.kind)?.clone();
-        let word = match apply(args, client, &kind, object).await? {
+        let (outcome, mut stored) = apply(args, client, &kind, object).await?;
+        let word = match outcome {
             Outcome::Created => "created",
             Outcome::Configured => "configured",
             Outcome::Unchanged => "unchanged",
         };
         let suffix = if args.dry_run { " (server dry run)" } else { "" };
-        writeln!(screen, "{} {word}{suffix}", kind.label(&object.name))?;
+        let label = kind.label(&object.name);
+        match args.output {
+            Output::Text => writeln!(screen, "{label} {word}{suffix}")?,
+            Output::Name => writeln!(screen, "{label}")?,
+            Output::Json => {
+                kind.mark(&mut stored);
+                applied.push(stored);
+            }
+        }
     }
+    let document = match applied.as_slice() {
+        [] => return Ok(()),
+        // A roll-out that is followed has a document of its own.
+        _ if args.follow => return Ok(()),
+        [only] => only.clone(),
+        all => json!({"apiVersion": "v1", "kind": "List", "items": all}),
+    };
+    writeln!(screen, "{}", serde_json::to_string_pretty(&document)?)?;
     Ok(())
 }
 
@@ -168,7 +213,7 @@ async fn apply(
     client: &Client,
     kind: &Kind,
     object: &Object,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<(Outcome, Value)> {
     let value: Value = serde_json::from_str(&object.root.to_json())?;
     let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str);
     let given = args.namespace.as_deref().unwrap_or(client.default_namespace());
@@ -181,7 +226,8 @@ async fn apply(
     let after = api.patch(name, &params, &Patch::Apply(&value)).await;
     let after = after.map_err(|error| apply_error(kind, name, error))?;
     let generation = |it: &kube::api::ObjectMeta| it.generation;
-    Ok(match before {
+    let stored = serde_json::to_value(&after)?;
+    let outcome = match before {
         None => Outcome::Created,
         Some(before) if before.metadata.resource_version == after.metadata.resource_version => {
             Outcome::Unchanged
@@ -197,7 +243,8 @@ async fn apply(
             Outcome::Unchanged
         }
         Some(_) => Outcome::Configured,
-    })
+    };
+    Ok((outcome, stored))
 }
 
 /// Returns the API of a kind.

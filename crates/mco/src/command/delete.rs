@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::apply::api;
 use crate::{
     error::error_with_hint,
-    load::ChangeSources,
+    load::{ChangeSources, Loaded},
     print::Screen,
     remote::{
         self, Connection,
@@ -59,6 +59,7 @@ Examples:
   mco delete mc 99-worker-custom
   mco delete mc/99-worker-custom
   mco delete -f examples/99-worker-custom.yaml
+  mco delete -k deploy/
   mco delete mc -l team=web --dry-run";
 
 /// An object to delete.
@@ -70,6 +71,12 @@ struct Target {
 
 /// Deletes the objects in order.
 pub(crate) fn run(args: &DeleteArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
+    if args.kind.is_none() && args.sources.is_empty() {
+        let hint = "run `mco delete KIND NAME`, or name manifests with -f PATH";
+        return Err(error_with_hint("no object named", hint));
+    }
+    // Read first: a URL is fetched on a runtime of its own.
+    let manifests = if args.sources.is_empty() { None } else { Some(args.sources.load()?) };
     remote::block_on(async {
         let client = if args.dry_run {
             args.connection.client().await?
@@ -77,7 +84,7 @@ pub(crate) fn run(args: &DeleteArgs, screen: &mut Screen<'_>) -> anyhow::Result<
             args.connection.writer().await?
         };
         let kinds = Kinds::fetch(&client).await?;
-        for target in targets(args, &client, &kinds).await? {
+        for target in targets(args, manifests.as_ref(), &client, &kinds).await? {
             delete(args, &client, &target, screen).await?;
         }
         Ok(ExitCode::SUCCESS)
@@ -102,9 +109,14 @@ async fn delete(
     Ok(())
 }
 
-async fn targets(args: &DeleteArgs, client: &Client, kinds: &Kinds) -> anyhow::Result<Vec<Target>> {
+async fn targets(
+    args: &DeleteArgs,
+    manifests: Option<&Loaded>,
+    client: &Client,
+    kinds: &Kinds,
+) -> anyhow::Result<Vec<Target>> {
     let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
-    let Some(word) = &args.kind else { return of_manifests(args, kinds, &namespace) };
+    let Some(word) = &args.kind else { return of_manifests(manifests, kinds, &namespace) };
     let (word, first) = match word.split_once('/') {
         Some((kind, name)) => (kind, Some(name.to_owned())),
         None => (word.as_str(), None),
@@ -123,13 +135,13 @@ async fn targets(args: &DeleteArgs, client: &Client, kinds: &Kinds) -> anyhow::R
 }
 
 /// Returns the objects of the manifests, the last one first: later ones depend on earlier ones.
-fn of_manifests(args: &DeleteArgs, kinds: &Kinds, namespace: &str) -> anyhow::Result<Vec<Target>> {
-    if args.sources.is_empty() {
-        let hint = "run `mco delete KIND NAME`, or name manifests with -f PATH";
-        return Err(error_with_hint("no object named", hint));
-    }
+fn of_manifests(
+    manifests: Option<&Loaded>,
+    kinds: &Kinds,
+    namespace: &str,
+) -> anyhow::Result<Vec<Target>> {
     let mut targets = Vec::new();
-    for object in args.sources.load()?.objects.iter().rev() {
+    for object in manifests.into_iter().flat_map(|it| it.objects.iter().rev()) {
         let value: Value = serde_json::from_str(&object.root.to_json())?;
         let own = value.pointer("/metadata/namespace").and_then(Value::as_str);
         targets.push(Target {

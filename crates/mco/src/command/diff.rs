@@ -123,7 +123,8 @@ fn is_path(path: &Path) -> bool {
         || path.extension().is_some_and(|it| it == "yaml" || it == "yml" || it == "json")
 }
 
-fn print(change: &Change, screen: &mut Screen<'_>) -> io::Result<()> {
+/// Prints a difference.
+pub(super) fn print(change: &Change, screen: &mut Screen<'_>) -> io::Result<()> {
     let name = visible(&change.name);
     screen.paint(BOLD, format_args!("{} {name} {}", change.kind, word(change.operation)))?;
     writeln!(screen)?;

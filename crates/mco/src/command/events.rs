@@ -9,6 +9,7 @@ use mco_cluster::Api;
 use serde_json::json;
 
 use crate::{
+    print,
     print::Screen,
     remote::{self, Connection, table},
 };
@@ -54,6 +55,10 @@ pub(crate) fn run(args: &EventsArgs, screen: &mut Screen<'_>) -> anyhow::Result<
         let list = api.list(&ListParams::default()).await.map_err(remote::call_error)?;
         let mut events: Vec<&Event> = list.items.iter().filter(|it| is_shown(args, it)).collect();
         events.sort_by_key(|event| time(event));
+        if events.is_empty() {
+            let about = args.name.as_ref().map(|name| format!(" about {name}")).unwrap_or_default();
+            print::note(&format!("there are no events{about}; they are kept for an hour"));
+        }
         match args.output {
             Output::Table => {
                 let titles = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"];

@@ -14,7 +14,7 @@ mod watch;
 
 use std::{path::PathBuf, process::ExitCode};
 
-pub(crate) use self::target::confirm as confirm_with_user;
+pub(crate) use self::target::{confirm as confirm_with_user, open as open_machine};
 use crate::print::Screen;
 
 /// Apply manifests to this machine, without a cluster

@@ -9,8 +9,9 @@ mod stage;
 
 use std::{path::PathBuf, process::ExitCode};
 
+use mco_api::duration::DurationText;
 use mco_apply::join::{self, JoinStage, REFUSED};
-use mco_cluster::{client, config_server::ConfigServerError, report::chain};
+use mco_cluster::{client, config_server::ConfigServerError};
 
 pub(crate) use self::report::FailureReport;
 use self::stage::Join;
@@ -47,6 +48,9 @@ pub(crate) struct JoinArgs {
     /// Continue an unfinished join
     #[arg(long = "continue", conflicts_with_all = ["server", "token_file", "ca", "ca_sha256", "node_name"])]
     resume: bool,
+    /// Report to the config server that the node has not registered, after this time
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    report_after: DurationText,
     /// Root directory of the machine; another one than `/` is for tests and containers
     #[arg(long, default_value = "/", hide = true, value_name = "DIR")]
     root_mount: PathBuf,
@@ -90,19 +94,13 @@ pub(crate) fn run(args: &JoinArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
     let lock = (!is_waiting).then(|| stage::lock(&host)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_resumed = args.resume;
-    let mut join = Join { record, yes: args.yes || is_resumed, is_resumed, lock, runtime };
+    let (yes, report_after) = (args.yes || is_resumed, args.report_after.0);
+    let mut join = Join { record, yes, is_resumed, report_after, lock, runtime };
     let Err(error) = join.run(&mut host, screen) else { return Ok(ExitCode::SUCCESS) };
     let refused = error.chain().find_map(|cause| cause.downcast_ref::<ConfigServerError>());
     let is_refused = matches!(refused, Some(ConfigServerError::Refused { .. }));
     if report::is_due(&error, join.has_changed()) {
-        let report = FailureReport::of_join(&host.root, &host.system, &join.record);
-        let text = report::text(&error);
-        match report.and_then(|report| report.send(join.step(), &text, &join.runtime)) {
-            Ok(()) => print::note("the failure was reported to the config server"),
-            Err(fault) => {
-                print::note(&format!("the failure was not reported: {}", chain(fault.as_ref())));
-            }
-        }
+        join.report(&host, &report::text(&error));
     }
     if !is_refused {
         return Err(error);

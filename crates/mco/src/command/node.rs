@@ -1,6 +1,8 @@
 //! `mco node`: acts on one node of a cluster.
 
 mod approve;
+mod drain;
+pub(crate) mod force;
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -31,7 +33,9 @@ pub(crate) struct NodeArgs {
 enum NodeCommand {
     Approve(approve::ApproveArgs),
     Cordon(CordonArgs),
+    Drain(drain::DrainArgs),
     Uncordon(UncordonArgs),
+    Force(force::ForceArgs),
     Recover(RecoverArgs),
 }
 
@@ -68,7 +72,9 @@ Examples:
   mco node approve              the certificate requests of new nodes that wait
   mco node approve worker-3     check and approve those of one node
   mco node cordon worker-0      keep pods and updates away
+  mco node drain worker-0       evict its pods, too
   mco node uncordon worker-0
+  mco node force worker-0       apply the desired config again, whatever the files are
   mco node recover worker-0
 
 `recover`: the daemon of the node writes every file of the desired config again and reboots the machine. Files
@@ -80,6 +86,8 @@ pub(crate) fn run(args: &NodeArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
     match &args.command {
         NodeCommand::Approve(args) => approve::run(args, screen),
         NodeCommand::Cordon(args) => cordon(args, true, screen),
+        NodeCommand::Drain(args) => drain::run(args, screen),
+        NodeCommand::Force(args) => force::run(args, screen),
         NodeCommand::Uncordon(args) => cordon(&args.node, false, screen),
         NodeCommand::Recover(args) => recover(args, screen),
     }
@@ -89,8 +97,8 @@ fn cordon(args: &CordonArgs, cordoned: bool, screen: &mut Screen<'_>) -> anyhow:
     let CordonArgs { node: name, connection } = args;
     remote::block_on(async {
         let client = connection.writer().await?;
+        let node = remote::node(&client, name).await?;
         let nodes: Api<Node> = Api::all(client);
-        let node = nodes.get(name).await.map_err(remote::call_error)?;
         let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
         let word = if cordoned { "cordoned" } else { "uncordoned" };
         if is_cordoned == cordoned {
@@ -115,6 +123,7 @@ fn cordon(args: &CordonArgs, cordoned: bool, screen: &mut Screen<'_>) -> anyhow:
 fn recover(args: &RecoverArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
         let client = args.connection.writer().await?;
+        remote::node(&client, &args.node).await?;
         let nodes: Api<Node> = Api::all(client);
         let value = Recovery::Abandon.as_str();
         let patch = json!({"metadata": {"annotations": {(annotation::RECOVER.name()): value}}});

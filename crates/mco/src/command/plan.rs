@@ -135,11 +135,7 @@ pub(crate) fn run(
     forecasts.retain(|forecast| args.pool.as_ref().is_none_or(|name| forecast.pool == *name));
     match args.output {
         Output::Text => print(&forecasts, args.steps, screen)?,
-        Output::Json => {
-            let document = serde_json::json!({ "pools": forecasts });
-            serde_json::to_writer_pretty(&mut *screen, &document)?;
-            writeln!(screen)?;
-        }
+        Output::Json => print_json(&forecasts, screen)?,
     }
     if is_refused(&forecasts) {
         return Ok(ExitCode::from(4));
@@ -173,6 +169,17 @@ fn live_input(args: &PlanArgs) -> anyhow::Result<Input> {
         let client = args.connection.client().await?;
         plan::live::input(&client, &change, &args.without).await
     })
+}
+
+/// Prints forecasts as JSON.
+pub(crate) fn print_json(
+    forecasts: &[PoolForecast],
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<()> {
+    let document = serde_json::json!({ "pools": forecasts });
+    serde_json::to_writer_pretty(&mut *screen, &document)?;
+    writeln!(screen)?;
+    Ok(())
 }
 
 /// Prints forecasts as text.

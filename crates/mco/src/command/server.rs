@@ -1,7 +1,12 @@
 //! `mco server`: serves new machines the config of their pool, with the reference's flags.
 
 use std::{
-    io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
+    io::Write as _,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -16,7 +21,7 @@ use mco_cluster::{
 use mco_server::{
     Admission, BootstrapSource, Certificate, ClusterSource, Metrics, Settings, Source,
     admission::{AdmissionSettings, Requirement},
-    settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
+    settings::{PLAIN_PORT, SECURE_PORT},
     source::{self, BootstrapSettings, JoinSettings, RegistryCaFile},
 };
 use tokio::time::timeout;
@@ -41,6 +46,9 @@ pub(crate) struct ServerArgs {
     /// HTTPS port
     #[arg(long, global = true, default_value_t = SECURE_PORT)]
     secure_port: u16,
+    /// IP address of both ports
+    #[arg(long, global = true, hide = true, default_value = "::", value_name = "IP")]
+    listen_ip: IpAddr,
     /// HTTP port; 0 disables plain HTTP
     #[arg(long, global = true, default_value_t = PLAIN_PORT)]
     insecure_port: u16,
@@ -238,8 +246,9 @@ async fn admin(
 fn settings(args: &ServerArgs, policy: Policy) -> Settings {
     info!(?policy, "TLS settings");
     let mut settings = Settings::new(Certificate::files(&args.cert, &args.key));
-    settings.secure = all_interfaces(args.secure_port);
-    settings.plain = (args.insecure_port != 0).then(|| all_interfaces(args.insecure_port));
+    let address = |port: u16| SocketAddr::new(args.listen_ip, port);
+    settings.secure = address(args.secure_port);
+    settings.plain = (args.insecure_port != 0).then(|| address(args.insecure_port));
     settings.policy = policy;
     settings
 }

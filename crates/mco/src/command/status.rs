@@ -96,7 +96,7 @@ fn print(view: &StatusView, output: Output, screen: &mut Screen<'_>) -> anyhow::
         "pools": view.progress.pools, "nodes": view.progress.nodes, "messages": view.explanations,
     });
     match output {
-        Output::Table | Output::Wide => display::write(view, screen)?,
+        Output::Table | Output::Wide => display::write(view, display::terminal(), screen)?,
         Output::Json => writeln!(screen, "{}", serde_json::to_string_pretty(&document)?)?,
         Output::Yaml => screen.write_all(serde_saphyr::to_string(&document)?.as_bytes())?,
     }

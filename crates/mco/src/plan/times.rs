@@ -103,7 +103,7 @@ impl FromStr for TimeOverride {
 }
 
 /// A duration in seconds, printed as `4m5s`.
-pub(super) struct HumanDuration(pub(super) u64);
+pub(crate) struct HumanDuration(pub(crate) u64);
 
 impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -140,6 +140,10 @@ impl Kinds {
         let message = format!("unknown kind {word:?}");
         Err(match suggest::closest(&lower, names) {
             Some(meant) => error_with_hint(message, format!("did you mean {meant}?")),
+            None if is_ours(&lower) => error_with_hint(
+                format!("the cluster does not have the kind {word:?}"),
+                "`mco doctor` says what is missing; name another cluster with --context or --kubeconfig",
+            ),
             None => error_with_hint(message, "run `mco get crds` to list the custom kinds"),
         })
     }
@@ -164,6 +168,16 @@ impl Kinds {
             error_with_hint(message, hint)
         })
     }
+}
+
+/// Returns true if a word names a kind of mco, in lower case.
+fn is_ours(word: &str) -> bool {
+    mco_api::crds().iter().any(|crd| {
+        let names = &crd.spec.names;
+        let short = names.short_names.iter().flatten().map(String::as_str);
+        let long = [names.plural.as_str(), names.singular.as_deref().unwrap_or_default()];
+        short.chain(long).any(|name| name == word)
+    })
 }
 
 #[cfg(test)]

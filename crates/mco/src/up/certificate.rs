@@ -1,7 +1,7 @@
 //! The certificate of the config server, which the controller issues and renews in the cluster, as
 //! files in the state directory.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::{
@@ -106,23 +106,4 @@ pub(crate) fn authorities(state: &StateDir) -> anyhow::Result<Vec<u8>> {
     let root = Root::create(&state.server())?;
     let found = root.read(&format!("/{AUTHORITIES}"))?;
     found.with_context(|| format!("{}/{AUTHORITIES} is missing", state.server().display()))
-}
-
-/// Writes the credentials that new machines get: a token that the embedded API server does not
-/// accept, because that server has no roles that could restrict one.
-pub(crate) fn bootstrap_credentials(
-    state: &StateDir,
-    ca: &Path,
-) -> anyhow::Result<std::path::PathBuf> {
-    let dir = state.server().join("bootstrap");
-    let root = Root::create(&dir)?;
-    if !root.exists("/token")? {
-        let random = Root::open(Path::new("/proc/sys/kernel/random"))?;
-        let id = random.read("/uuid")?.context("the kernel has no random ids")?;
-        let id = String::from_utf8_lossy(&id).trim().replace('-', "");
-        root.write("/token", format!("simulated-{id}").as_bytes(), 0o600)?;
-    }
-    let ca = mco_host::input::file(ca, 1 << 20)?;
-    root.write("/ca.crt", &ca, 0o644)?;
-    Ok(dir)
 }

@@ -6,12 +6,11 @@ use anyhow::Context as _;
 use kube::Client;
 use mco_cluster::{
     Clock, NoteCount, Reporter, Shutdown,
-    client::{self, Identity},
     config_server::{ConfigServer, Trust},
 };
 use mco_core::{drain::EvictionTiming, render::Build};
 use mco_daemon::{
-    DaemonContext,
+    Clients, DaemonContext,
     simulate::{self, FirstConfig, Power},
 };
 use mco_server::{
@@ -24,12 +23,17 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     Settings,
+    bootstrap_token::BootstrapToken,
     certificate::{self, ServerCertificate},
+    component_pods::{self, CONTROLLER, DAEMON, OPERATOR, SERVER},
+    controllers,
     display::ClusterWatch,
     fleet,
     kubelet::{self, Registration},
+    rights::Identities,
     state_dir::StateDir,
-    workload,
+    workload::{self, BudgetUpdates},
+    zones,
 };
 use crate::remote;
 
@@ -46,6 +50,7 @@ const DRAIN_PACE: EvictionTiming = EvictionTiming {
 pub(crate) struct Components<'s> {
     pub(crate) state: &'s StateDir,
     pub(crate) settings: &'s Settings,
+    /// The client of `mco up` itself.
     pub(crate) client: Client,
     pub(crate) shutdown: Shutdown,
     pub(crate) tasks: JoinSet<anyhow::Result<()>>,
@@ -54,7 +59,11 @@ pub(crate) struct Components<'s> {
 impl Components<'_> {
     /// Starts the machines, their kubelets and their daemons. New machines take their first config from
     /// the config server.
-    pub(crate) fn machines(&mut self, server: SocketAddr) -> anyhow::Result<()> {
+    pub(crate) fn machines(
+        &mut self,
+        identities: &Identities,
+        server: SocketAddr,
+    ) -> anyhow::Result<()> {
         let trust = Trust::authorities(&certificate::authorities(self.state)?)?;
         let server = ConfigServer::new(&format!("https://{server}"), &trust)?;
         for machine in fleet::machines(self.settings.masters, self.settings.workers) {
@@ -63,22 +72,27 @@ impl Components<'_> {
             let node = machine.name.clone();
             let pool = machine.role.word().to_owned();
             let kubelet = kubelet::run(
-                self.client.clone(),
+                kubelet::Clients {
+                    administrator: self.client.clone(),
+                    node: identities.kubelet("kubelet", node.as_str()),
+                },
                 machine,
                 root.clone(),
                 Clock::System,
                 (seen, Registration::AfterFirstBoot),
                 self.shutdown.clone(),
             );
-            self.spawn(kubelet);
             let boot_time = BOOT_TIME;
             let first = FirstConfig::Server { server: server.clone(), pool };
             let machine = simulate::Machine { node: node.clone(), root, boot_time, power, first };
             let notes = NoteCount::default();
-            let client = self.client_of(Identity::new("machine-config-daemon"));
-            let reporter = Reporter::new(client.clone(), "machineconfigdaemon", notes);
-            let around = DaemonContext::new(client, reporter);
+            // A daemon writes its node with the credentials of the kubelet.
+            let of_node = identities.kubelet(DAEMON, node.as_str());
+            let own = identities.component_on(DAEMON, node.as_str());
+            let reporter = Reporter::new(of_node.clone(), "machineconfigdaemon", notes);
+            let around = DaemonContext::new(Clients { own, node: of_node }, reporter);
             let shutdown = self.shutdown.clone();
+            self.spawn(kubelet);
             self.tasks.spawn(async move {
                 let run = Box::pin(simulate::simulate(machine, around, shutdown)).await;
                 run.with_context(|| format!("simulated machine {node} failed"))
@@ -88,10 +102,10 @@ impl Components<'_> {
     }
 
     /// Starts the operator.
-    pub(crate) fn operator(&mut self, build: Build) {
+    pub(crate) fn operator(&mut self, identities: &Identities, build: Build) {
         let mut config = mco_operator::Config::new(build, env!("CARGO_PKG_VERSION"));
         let kubeconfig = remote::kubeconfig(self.state.dir());
-        let client = self.client_of(Identity::new("machine-config-operator"));
+        let client = identities.component(OPERATOR);
         config.root_ca = mco_operator::RootCa::Connection(Some(kubeconfig));
         let run = mco_operator::run(config, client, self.shutdown.clone());
         self.spawn(async move {
@@ -100,10 +114,10 @@ impl Components<'_> {
     }
 
     /// Starts the controller.
-    pub(crate) fn controller(&mut self, build: Build) {
+    pub(crate) fn controller(&mut self, identities: &Identities, build: Build) {
         let mut config = mco_controller::Config::new(build);
         config.pace = DRAIN_PACE;
-        let client = self.client_of(Identity::new("machine-config-controller"));
+        let client = identities.component(CONTROLLER);
         let run = mco_controller::run(config, client, self.shutdown.clone());
         self.spawn(async move {
             run.await;
@@ -112,23 +126,26 @@ impl Components<'_> {
 
     /// Starts the config server, once the controller has issued its certificate, and returns its
     /// address. Returns none if the cluster is stopped before.
-    pub(crate) async fn server(&mut self, api: SocketAddr) -> anyhow::Result<Option<SocketAddr>> {
+    pub(crate) async fn server(
+        &mut self,
+        identities: &Identities,
+        api: SocketAddr,
+    ) -> anyhow::Result<Option<SocketAddr>> {
         let files = ServerCertificate::new(&self.client, self.state)?;
-        let certificate = tokio::select! {
-            found = files.wait(self.state) => found?,
+        let token = BootstrapToken::new(&self.client, self.state)?;
+        let (certificate, credentials) = tokio::select! {
+            found = async { tokio::try_join!(files.wait(self.state), token.wait()) } => found?,
             failed = first_failure(&mut self.tasks) => return Err(failed),
             () = self.shutdown.requested() => return Ok(None),
         };
         self.spawn(files.follow(self.shutdown.clone()));
+        self.spawn(token.follow(self.shutdown.clone()));
         let mut settings = ServerSettings::new(certificate);
         settings.secure = self.settings.server_listen;
         settings.plain = None;
-        let client = self.client_of(Identity::new("machine-config-server"));
-        let ca = self.state.dir().join("ca.crt");
-        let joining = JoinSettings {
-            server: ApiUrl::Fixed(format!("https://{api}")),
-            credentials: certificate::bootstrap_credentials(self.state, &ca)?,
-        };
+        let client = identities.component(SERVER);
+        let server = ApiUrl::Fixed(format!("https://{api}"));
+        let joining = JoinSettings { server, credentials };
         let source = ClusterSource::watch(&client, Some(joining), &self.shutdown).await;
         let admission = AdmissionSettings::new(Requirement::ByControllerConfig);
         let admission = Admission::watch(&client, admission, source.health(), &self.shutdown);
@@ -140,21 +157,21 @@ impl Components<'_> {
         Ok(Some(address))
     }
 
-    /// Starts the example workload.
-    pub(crate) fn workload(&mut self, cluster: &ClusterWatch) {
-        let wanted = usize::from(self.settings.workers);
-        let (nodes, shutdown) = (cluster.nodes.clone(), self.shutdown.clone());
-        let updates = workload::BudgetUpdates::ByApiServer;
-        self.spawn(workload::run(self.client.clone(), nodes, wanted, updates, shutdown));
+    /// Starts what Kubernetes and a cloud provider do, the workloads of the components, and the
+    /// example workload.
+    pub(crate) fn simulation(&mut self, cluster: &ClusterWatch) {
+        let (client, nodes) = (self.client.clone(), cluster.nodes.clone());
+        let shutdown = self.shutdown.clone();
+        self.spawn(controllers::run(client.clone(), nodes, Clock::System, shutdown.clone()));
+        self.spawn(component_pods::run(client.clone(), shutdown.clone()));
+        let (wanted, updates) = (usize::from(self.settings.workers), BudgetUpdates::ByApiServer);
+        self.spawn(workload::run(client.clone(), wanted, updates, shutdown.clone()));
+        if let Some(zones) = self.settings.zones {
+            self.spawn(zones::run(client, cluster.nodes.clone(), zones, shutdown));
+        }
     }
 
-    /// Returns a client for a process, with the deadlines and retries that the process has elsewhere.
-    fn client_of(&self, identity: Identity) -> Client {
-        let options = client::Options { identity, ..client::Options::default() };
-        client::over(client::service(self.client.clone()), "default", &options)
-    }
-
-    fn spawn(&mut self, component: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&mut self, component: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(async move {
             component.await;
             Ok(())

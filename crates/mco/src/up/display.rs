@@ -6,17 +6,29 @@ use std::{
     time::Duration,
 };
 
+use http::Request;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Client, ResourceExt as _};
-use mco_api::{ClusterOperator, MachineConfigPool, label};
-use mco_cluster::{Api, Cache, Object, Shutdown, cache::trim, watch::Config};
-use tokio::sync::{Notify, mpsc};
+use mco_api::{ClusterOperator, MachineConfigNode, MachineConfigPool, label};
+use mco_cluster::{Api, Cache, Clock, Object, Shutdown, cache::trim, watch::Config as WatchConfig};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{Notify, mpsc, watch},
+};
 
+use super::bar;
 use super::view::{NodeLine, PoolLine, StatusView, Width, operator_line};
-use crate::{print::Screen, remote::table};
+use crate::{
+    print::{Screen, as_called, fit, visible},
+    remote::table,
+};
 
 /// Changes within this time are drawn together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// Interval between two requests that show if the API server answers.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The way in which progress is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,19 +70,36 @@ pub(crate) struct ClusterWatch {
     pub(crate) nodes: Arc<Cache<Node>>,
     pools: Arc<Cache<MachineConfigPool>>,
     operators: Arc<Cache<ClusterOperator>>,
+    /// Times of the phases; empty if the user may not list them.
+    reports: Arc<Cache<MachineConfigNode>>,
     changed: Arc<Notify>,
+    /// Time since which the API server does not answer.
+    lost: watch::Receiver<Option<Timestamp>>,
 }
 
 impl ClusterWatch {
     /// Starts to watch the cluster.
     pub(crate) fn start(client: &Client, shutdown: &Shutdown) -> Self {
         let changed = Arc::new(Notify::new());
+        let (sender, lost) = watch::channel(None);
+        tokio::spawn(probe(client.clone(), sender, Arc::clone(&changed), shutdown.clone()));
         Self {
-            nodes: watch(client, shutdown, &changed),
-            pools: watch(client, shutdown, &changed),
-            operators: watch(client, shutdown, &changed),
+            nodes: cache(client, shutdown, &changed),
+            pools: cache(client, shutdown, &changed),
+            operators: cache(client, shutdown, &changed),
+            reports: cache(client, shutdown, &changed),
             changed,
+            lost,
         }
+    }
+
+    /// Returns a sentence if the API server does not answer.
+    pub(crate) fn outage(&self) -> Option<String> {
+        let since = (*self.lost.borrow())?;
+        Some(format!(
+            "the API server does not answer since {since:.0}, and what is shown is older; nodes keep \
+             running, and the view continues when it answers; `mco doctor` says more"
+        ))
     }
 
     /// Returns the current status, once the caches are filled.
@@ -80,11 +109,12 @@ impl ClusterWatch {
         self.operators.ready().await;
         let operator = self.operators.get(label::CLUSTER_OPERATOR);
         let (pools, nodes) = (self.pools.list(), self.nodes.list());
+        let reports = self.reports.list();
         StatusView::of(
             operator.as_deref(),
             pools.iter().map(|p| &**p),
             nodes.iter().map(|n| &**n),
-            [],
+            reports.iter().map(|it| &**it),
         )
     }
 
@@ -129,15 +159,23 @@ impl ClusterWatch {
         send_changes(&self.operators, &sender, move |it| ours(it).then(|| operator_line(it)));
         send_changes(&self.nodes, &sender, |node| Some(NodeLine::of(node).to_string()));
         send_changes(&self.pools, &sender, |pool| Some(PoolLine::of(pool).to_string()));
+        let mut lost = self.lost.clone();
         loop {
             let changed: ChangedLine = tokio::select! {
                 () = shutdown.requested() => return Ok(()),
                 line = lines.recv() => line.expect("`sender` is alive in this scope"),
+                Ok(()) = lost.changed() => {
+                    lost.mark_unchanged();
+                    let line = self.outage().unwrap_or_else(|| "the API server answers again".to_owned());
+                    writeln!(screen, "{}", visible(&as_called(&line)))?;
+                    screen.flush()?;
+                    continue;
+                }
             };
             if part.name.is_some() && !part.of(self.view().await).has(&changed.object) {
                 continue;
             }
-            writeln!(screen, "{}", crate::print::visible(&changed.line))?;
+            writeln!(screen, "{}", visible(&changed.line))?;
             if lines.is_empty() {
                 screen.flush()?;
             }
@@ -151,14 +189,19 @@ impl ClusterWatch {
         screen: &mut Screen<'_>,
         shutdown: &Shutdown,
     ) -> io::Result<()> {
+        let mut resized = signal(SignalKind::window_change())?;
         let mut before = StatusView::default();
-        let mut drawn = 0;
+        let mut drawn = Drawn::Lines(0);
         loop {
             let view = tokio::select! {
                 () = shutdown.requested() => return Ok(()),
                 view = self.view() => part.of(view),
             };
-            if view != before {
+            let view = StatusView {
+                explanations: self.outage().into_iter().chain(view.explanations.clone()).collect(),
+                ..view
+            };
+            if view != before || drawn == Drawn::Resized {
                 drawn = draw(&view, drawn, screen)?;
                 screen.flush()?;
                 before = view;
@@ -166,66 +209,139 @@ impl ClusterWatch {
             tokio::select! {
                 () = shutdown.requested() => return Ok(()),
                 () = self.changed() => {}
+                _ = resized.recv() => drawn = Drawn::Resized,
             }
             tokio::time::sleep(DEBOUNCE).await;
         }
     }
 }
 
-/// Draws over the last `drawn` lines and returns the new number of lines.
-fn draw(view: &StatusView, drawn: usize, screen: &mut Screen<'_>) -> io::Result<usize> {
-    let text = fitting(view, rows())?;
+/// The picture on the terminal that the next one replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drawn {
+    /// So many lines above the cursor.
+    Lines(usize),
+    /// The terminal has another size. It may have moved the lines, so that their place is unknown.
+    Resized,
+}
+
+/// Draws over the last picture and returns the new one.
+fn draw(view: &StatusView, drawn: Drawn, screen: &mut Screen<'_>) -> io::Result<Drawn> {
+    let text = fitting(view, terminal())?;
     let text = String::from_utf8_lossy(&text);
-    if drawn > 0 {
-        write!(screen, "\u{1b}[{drawn}A")?;
+    match drawn {
+        Drawn::Lines(0) => {}
+        Drawn::Lines(count) => write!(screen, "\u{1b}[{count}A")?,
+        Drawn::Resized => write!(screen, "\u{1b}[H")?,
     }
     // Clears to the end of the screen and turns off wrapping, because a wrapped line would take two
     // rows.
     write!(screen, "\u{1b}[J\u{1b}[?7l")?;
     screen.write_all(text.as_bytes())?;
     write!(screen, "\u{1b}[?7h")?;
-    Ok(text.lines().count())
+    Ok(Drawn::Lines(text.lines().count()))
 }
 
-/// Returns the number of rows of the terminal; `None` if unknown.
-fn rows() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    (size.ws_row > 0).then_some(usize::from(size.ws_row))
+/// The size of a terminal; `None` if unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terminal {
+    rows: Option<usize>,
+    columns: Option<usize>,
 }
 
-/// Returns as much of the view as fits into `rows`: lines that have scrolled away cannot be
-/// overwritten.
-fn fitting(view: &StatusView, rows: Option<usize>) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    write(view, &mut text)?;
-    let lines = String::from_utf8_lossy(&text).lines().count();
-    // The cursor is on a row of its own below the last line.
-    let surplus = rows.map_or(0, |rows| (lines + 1).saturating_sub(rows));
-    if surplus > 0 {
-        text.clear();
-        // One more row is needed for the line with the number of hidden nodes.
-        let shown = view.nodes.len().saturating_sub(surplus + 1);
-        write(&view.busiest(shown), &mut text)?;
-        let hidden = view.nodes.len() - shown;
-        writeln!(text, "and {hidden} more nodes; `mco status` shows all")?;
+impl Terminal {
+    /// Returns a sentence as it is shown: with the name of the program, and broken between words.
+    pub(crate) fn sentence(self, text: &str) -> String {
+        let text = visible(&as_called(text));
+        match self.columns {
+            Some(columns) => fit::paragraph(&text, columns),
+            None => text,
+        }
     }
-    Ok(text)
+
+    fn table(self, lines: Vec<Vec<String>>, dispensable: &[&str]) -> Vec<Vec<String>> {
+        match self.columns {
+            Some(columns) => fit::table(&lines, columns, dispensable),
+            None => lines,
+        }
+    }
 }
 
-/// Writes the whole view.
-pub(crate) fn write(view: &StatusView, out: &mut dyn io::Write) -> io::Result<()> {
+/// Returns the size of the terminal that standard output is.
+pub(crate) fn terminal() -> Terminal {
+    let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) else { return Terminal::default() };
+    let known = |size: u16| (size > 0).then_some(usize::from(size));
+    Terminal { rows: known(size.ws_row), columns: known(size.ws_col) }
+}
+
+/// Returns as much of the view as fits into the rows: lines that have scrolled away cannot be
+/// overwritten.
+fn fitting(view: &StatusView, terminal: Terminal) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    write(view, terminal, &mut text)?;
+    let count = |text: &[u8]| String::from_utf8_lossy(text).lines().count();
+    // The cursor is on a row of its own below the last line.
+    let Some(rows) = terminal.rows.map(|rows| rows.saturating_sub(1)) else { return Ok(text) };
+    let surplus = count(&text).saturating_sub(rows);
+    if surplus == 0 {
+        return Ok(text);
+    }
+    text.clear();
+    // One more row is needed for the line with the number of hidden nodes.
+    let shown = view.nodes.len().saturating_sub(surplus + 1);
+    write(&view.busiest(shown), terminal, &mut text)?;
+    let hidden = view.nodes.len() - shown;
+    if hidden > 0 {
+        writeln!(
+            text,
+            "{}",
+            as_called(&format!("and {hidden} more nodes; `mco status` shows all"))
+        )?;
+    }
+    if count(&text) <= rows {
+        return Ok(text);
+    }
+    let lines = String::from_utf8_lossy(&text).into_owned();
+    let kept: Vec<&str> = lines.lines().take(rows.saturating_sub(1)).collect();
+    let hidden = count(&text) - kept.len();
+    let more = format!("and {hidden} more lines; `mco status` shows all");
+    Ok(format!("{}\n{}\n", kept.join("\n"), as_called(&more)).into_bytes())
+}
+
+/// Columns of the pools that a narrow terminal leaves out, the first one first. Other columns and the
+/// lines below the tables say the same.
+const DISPENSABLE_OF_POOLS: [&str; 7] =
+    ["UPDATING", "UPDATED", "READY", "DEGRADED", "CONFIG", "FAILED", "MACHINES"];
+
+/// Columns of the nodes that a narrow terminal leaves out, the first one first.
+const DISPENSABLE_OF_NODES: [&str; 6] = ["ROLES", "CONFIG", "NEXT", "SINCE", "STATUS", "WAITS FOR"];
+
+/// Writes the whole view. If the width of the terminal is known, the progress of pools is a bar, tables
+/// have the columns that fit, and sentences are broken between words.
+pub(crate) fn write(
+    view: &StatusView,
+    terminal: Terminal,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
     if let Some(operator) = &view.operator {
-        writeln!(out, "{}\n", crate::print::visible(operator))?;
+        writeln!(out, "{}\n", terminal.sentence(operator))?;
     }
     let [pools, nodes] = view.tables();
-    table::write(out, &pools)?;
+    table::write(out, &terminal.table(pools, &DISPENSABLE_OF_POOLS))?;
     writeln!(out)?;
-    table::write(out, &nodes)?;
+    table::write(out, &terminal.table(nodes, &DISPENSABLE_OF_NODES))?;
+    let bars = view.progress.pools.iter().filter_map(|pool| bar::line(pool, terminal.columns));
+    for (place, line) in bars.enumerate() {
+        if place == 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", terminal.sentence(&line))?;
+    }
     if !view.explanations.is_empty() {
         writeln!(out)?;
     }
     for line in &view.explanations {
-        writeln!(out, "{}", crate::print::visible(&crate::print::as_called(line)))?;
+        writeln!(out, "{}", terminal.sentence(line))?;
     }
     Ok(())
 }
@@ -249,12 +365,43 @@ fn send_changes<K: Object>(
     });
 }
 
-fn watch<K: Object>(client: &Client, shutdown: &Shutdown, changed: &Arc<Notify>) -> Arc<Cache<K>> {
+/// Asks the API server again and again, and records since when it does not answer.
+async fn probe(
+    client: Client,
+    lost: watch::Sender<Option<Timestamp>>,
+    changed: Arc<Notify>,
+    shutdown: Shutdown,
+) {
+    loop {
+        tokio::select! {
+            () = shutdown.requested() => return,
+            () = tokio::time::sleep(PROBE_INTERVAL) => {}
+        }
+        let Ok(request) = Request::get("/readyz").body(Vec::new()) else { return };
+        // Any answer shows that the server is there.
+        let is_lost = matches!(
+            client.request_text(request).await,
+            Err(kube::Error::HyperError(_) | kube::Error::Service(_))
+        );
+        let is_news = lost.send_if_modified(|since| {
+            let is_news = since.is_some() != is_lost;
+            if is_news {
+                *since = is_lost.then(|| Clock::System.now());
+            }
+            is_news
+        });
+        if is_news {
+            changed.notify_one();
+        }
+    }
+}
+
+fn cache<K: Object>(client: &Client, shutdown: &Shutdown, changed: &Arc<Notify>) -> Arc<Cache<K>> {
     let cache = Arc::new(Cache::<K>::new(trim::metadata));
     let notify = Arc::clone(changed);
     cache.on_change(move |_| notify.notify_one());
     let (running, api, shutdown) = (Arc::clone(&cache), Api::all(client.clone()), shutdown.clone());
-    tokio::spawn(async move { running.run(api, Config::default(), &shutdown).await });
+    tokio::spawn(async move { running.run(api, WatchConfig::default(), &shutdown).await });
     cache
 }
 
@@ -301,7 +448,10 @@ mod tests {
     fn a_view_never_has_more_lines_than_the_terminal() {
         let nodes: Vec<Node> = (0..30).map(node).collect();
         let view = StatusView::of(None, [], &nodes, []);
-        let text = |rows| String::from_utf8(fitting(&view, rows).unwrap()).unwrap();
+        let text = |rows| {
+            let terminal = Terminal { rows, columns: None };
+            String::from_utf8(fitting(&view, terminal).unwrap()).unwrap()
+        };
         let whole = text(None);
         assert_eq!(text(Some(200)), whole, "all lines fit");
         assert!(whole.contains("worker-28"));
@@ -310,6 +460,8 @@ mod tests {
         assert!(cut.contains("worker-29"), "updating nodes come first: {cut}");
         assert!(!cut.contains("worker-28"), "{cut}");
         let shown = cut.lines().filter(|line| line.starts_with("worker-")).count();
+        let tiny = text(Some(4));
+        assert!(tiny.lines().count() == 3 && tiny.contains(" more lines; "), "{tiny}");
         assert!(cut.ends_with(&format!("and {} more nodes; `mco status` shows all\n", 30 - shown)));
     }
 }

@@ -43,11 +43,42 @@ pub(crate) struct Machine {
     number: u16,
 }
 
+/// Workers with consecutive numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Workers {
+    /// Number of the first worker.
+    first: u16,
+    count: u16,
+    /// Number of the machines before the first worker that are not in the same list.
+    before: u16,
+}
+
+impl Workers {
+    /// Returns one more worker than a cluster has.
+    pub(crate) fn next(masters: u16, workers: Self) -> Self {
+        let first = workers.first.saturating_add(workers.count);
+        Self { first, count: 1, before: masters.saturating_add(first) }
+    }
+}
+
+impl From<u16> for Workers {
+    fn from(count: u16) -> Self {
+        Self { first: 0, count, before: 0 }
+    }
+}
+
+impl From<Workers> for usize {
+    fn from(workers: Workers) -> Self {
+        Self::from(workers.count)
+    }
+}
+
 /// Returns all machines, masters first.
-pub(crate) fn machines(masters: u16, workers: u16) -> Vec<Machine> {
-    let named = |role: Role, count: u16| (0..count).map(move |index| (role, index));
-    let all = named(Role::Master, masters).chain(named(Role::Worker, workers));
-    all.zip(1..)
+pub(crate) fn machines(masters: u16, workers: impl Into<Workers>) -> Vec<Machine> {
+    let Workers { first, count, before } = workers.into();
+    let all = (0..masters).map(|index| (Role::Master, index));
+    let all = all.chain((first..).take(usize::from(count)).map(|index| (Role::Worker, index)));
+    all.zip(before.saturating_add(1)..)
         .map(|((role, index), number)| {
             let name = format!("{}-{index}", role.word());
             let name = name.parse().expect("a role and a number form a valid name");
@@ -86,6 +117,15 @@ pub(crate) async fn remove_surplus(
 
 async fn delete<K: mco_cluster::Object>(api: &Api<K>, name: &str) -> Result<(), CallError> {
     api.delete(name, &DeleteParams::default()).await.map(drop).map_err(CallError::from)
+}
+
+/// Operating system that simulated machines report.
+const OS_IMAGE: &str = "Simulated CoreOS";
+
+/// Returns true if a node is a simulated machine.
+pub(crate) fn is_simulated(node: &Node) -> bool {
+    let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
+    info.is_some_and(|info| info.os_image == OS_IMAGE)
 }
 
 /// Returns the number of a machine of a role, counted from zero, from its name.
@@ -154,7 +194,7 @@ impl Machine {
                 "kubeletVersion": concat!("v1.36.0+mco-", env!("CARGO_PKG_VERSION")),
                 "machineID": format!("{:032x}", self.number),
                 "operatingSystem": "linux",
-                "osImage": "Simulated CoreOS",
+                "osImage": OS_IMAGE,
                 "systemUUID": format!("{:032x}", self.number),
             },
         })
@@ -167,7 +207,7 @@ mod tests {
 
     #[test]
     fn machines_have_the_labels_that_pools_select() {
-        let machines = machines(1, 2);
+        let machines = machines(1, 2_u16);
         let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
         assert_eq!(names, ["master-0", "worker-0", "worker-1"]);
         let labels = |index: usize| machines[index].node().metadata.labels.unwrap();
@@ -175,6 +215,13 @@ mod tests {
         assert!(labels(0).contains_key("node-role.kubernetes.io/control-plane"));
         assert!(labels(1).contains_key("node-role.kubernetes.io/worker"));
         assert!(!labels(1).contains_key("node-role.kubernetes.io/master"));
+    }
+
+    #[test]
+    fn the_next_worker_continues_names_and_addresses() {
+        let next = machines(0, Workers::next(3, Workers::from(2_u16)));
+        let all = machines(3, 3_u16);
+        assert_eq!(next.as_slice(), &all[5..]);
     }
 
     #[test]
@@ -187,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_restarts_is_not_ready() {
-        let machine = &machines(0, 300)[299];
+        let machine = &machines(0, 300_u16)[299];
         let ready = |power| {
             let status = machine.status(power, "boot", &Time(jiff::Timestamp::UNIX_EPOCH));
             assert_eq!(status["addresses"][0]["address"], "10.0.1.44");

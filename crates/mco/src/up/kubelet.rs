@@ -50,9 +50,17 @@ pub(crate) enum Registration {
     AfterFirstBoot,
 }
 
+/// The clients of a kubelet.
+pub(crate) struct Clients {
+    /// The client of the administrator, who gives the node its role: a kubelet may not.
+    pub(crate) administrator: kube::Client,
+    /// The client of the node.
+    pub(crate) node: kube::Client,
+}
+
 /// Runs the kubelet of one machine until shutdown.
 pub(crate) async fn run(
-    client: kube::Client,
+    clients: Clients,
     machine: Machine,
     root: PathBuf,
     clock: Clock,
@@ -60,8 +68,9 @@ pub(crate) async fn run(
     shutdown: Shutdown,
 ) {
     let kubelet = Kubelet {
-        nodes: Api::all(client.clone()),
-        leases: Api::namespaced(client, LEASE_NAMESPACE),
+        registration: Api::all(clients.administrator),
+        nodes: Api::all(clients.node.clone()),
+        leases: Api::namespaced(clients.node, LEASE_NAMESPACE),
         machine,
         root,
         clock,
@@ -91,7 +100,12 @@ pub(crate) async fn run(
             () = shutdown.requested() => return,
             changed = power.changed() => if changed.is_err() { return },
             () = pause(wait) => {}
-            _ = heartbeat.tick(), if matches!(reported, Some((Power::On, _))) => kubelet.renew_lease().await,
+            _ = heartbeat.tick(), if matches!(reported, Some((Power::On, _))) => {
+                kubelet.renew_lease().await;
+                if kubelet.is_unknown().await {
+                    reported = None;
+                }
+            }
         }
     }
 }
@@ -128,6 +142,7 @@ async fn pause(wait: Option<Duration>) {
 }
 
 struct Kubelet {
+    registration: Api<Node>,
     nodes: Api<Node>,
     leases: Api<Lease>,
     machine: Machine,
@@ -142,7 +157,7 @@ impl Kubelet {
         let now = self.clock.now();
         let found = self.nodes.get_opt(name).await?;
         if found.is_none() {
-            apply::create(&self.nodes, &self.machine.node()).await?;
+            apply::create(&self.registration, &self.machine.node()).await?;
         }
         let since = found.and_then(|node| since(&node, power)).unwrap_or(Time(now));
         let status = self.machine.status(power, boot_id, &since);
@@ -153,6 +168,14 @@ impl Kubelet {
     /// Returns the id of the current boot; empty until the machine is installed.
     fn boot_id(&self) -> String {
         machine_state(&self.root).map(|state| state.boot_id).unwrap_or_default()
+    }
+
+    /// Returns true if the node lifecycle controller took this kubelet for dead, as after a pause of
+    /// the whole process.
+    async fn is_unknown(&self) -> bool {
+        let node = self.nodes.get_opt(self.machine.name.as_str()).await.ok().flatten();
+        let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
+        conditions.iter().any(|it| it.type_ == "Ready" && it.status == "Unknown")
     }
 
     /// Renews the lease.

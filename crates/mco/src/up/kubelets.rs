@@ -1,4 +1,4 @@
-//! Simulated kubelets, scheduler and workload for machines whose daemons run in other processes.
+//! Simulated kubelets, controllers and workload for machines whose daemons run in other processes.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use mco_daemon::simulate::Power;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
+    controllers,
     display::{ClusterWatch, DisplayMode},
     fleet, kubelet,
     workload::{self, BudgetUpdates},
@@ -35,14 +36,16 @@ pub(crate) async fn run(
         let root = settings.nodes.join(machine.name.as_str());
         let (power, seen) = watch::channel(Power::Off);
         tasks.spawn(kubelet::follow(root.clone(), power, shutdown.clone()));
-        let (client, stop) = (client.clone(), shutdown.clone());
+        let clients = kubelet::Clients { administrator: client.clone(), node: client.clone() };
+        let stop = shutdown.clone();
         let seen = (seen, kubelet::Registration::AtOnce);
-        tasks.spawn(kubelet::run(client, machine, root, Clock::System, seen, stop));
+        tasks.spawn(kubelet::run(clients, machine, root, Clock::System, seen, stop));
     }
     let cluster = ClusterWatch::start(client, shutdown);
     let (nodes, wanted) = (cluster.nodes.clone(), usize::from(settings.workers));
     let (client, stop) = (client.clone(), shutdown.clone());
-    tasks.spawn(workload::run(client, nodes, wanted, BudgetUpdates::ByWorkload, stop));
+    tasks.spawn(controllers::run(client.clone(), nodes, Clock::System, stop.clone()));
+    tasks.spawn(workload::run(client, wanted, BudgetUpdates::ByWorkload, stop));
     cluster.show(DisplayMode::Lines, screen, shutdown).await?;
     shutdown.request();
     tasks.join_all().await;

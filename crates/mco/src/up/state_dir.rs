@@ -14,15 +14,23 @@ use anyhow::Context as _;
 use mco_host::Root;
 use rustix::process::{Pid, Signal};
 
-use crate::error::error_with_hint;
+use crate::{
+    error::error_with_hint,
+    remote::{DEFAULT_DIR, NODES},
+};
 
 const LOCK: &str = "lock";
-const NODES: &str = "nodes";
 const SERVER: &str = "server";
 
+/// Directory with the logs of the components, if each is a process of its own.
+pub(crate) const LOGS: &str = "logs";
+
+/// Database of the embedded API server.
+const DATABASE: &str = "state.redb";
+
 /// Entries of the directory that `mco up` creates and `purge` removes; the lock comes last.
-const ENTRIES: [&str; 8] =
-    ["state.redb", "kubeconfig", "token", "ca.key", "ca.crt", SERVER, NODES, LOCK];
+const ENTRIES: [&str; 9] =
+    [DATABASE, LOGS, "kubeconfig", "token", "ca.key", "ca.crt", SERVER, NODES, LOCK];
 
 /// The state directory, locked by this process.
 #[derive(Debug)]
@@ -71,6 +79,21 @@ impl StateDir {
         &self.dir
     }
 
+    /// Returns the name of the cluster's context in kubeconfigs; it differs between directories.
+    pub(crate) fn context(&self) -> String {
+        context_name(&self.dir)
+    }
+
+    /// Returns true if the directory has the database of an embedded API server.
+    pub(crate) fn has_database(&self) -> bool {
+        self.dir.join(DATABASE).exists()
+    }
+
+    /// Returns true if the directory was used with a cluster elsewhere.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        !self.has_database() && self.dir.join("kubeconfig").exists()
+    }
+
     /// Returns the directory with the keys of the config server.
     pub(crate) fn server(&self) -> PathBuf {
         self.dir.join(SERVER)
@@ -90,6 +113,21 @@ impl StateDir {
     pub(crate) fn node(&self, name: &str) -> PathBuf {
         self.dir.join(NODES).join(name)
     }
+}
+
+/// Returns the context of a state directory: its name, or that of the directory around a `.mco`, and four
+/// digits that follow from the whole path.
+fn context_name(dir: &Path) -> String {
+    let is_plain = |name: &&std::ffi::OsStr| *name != DEFAULT_DIR;
+    let name = dir.file_name().filter(is_plain).or_else(|| dir.parent()?.file_name());
+    let name = name.unwrap_or_default().to_string_lossy();
+    let mut words = vec!["mco".to_owned()];
+    let plain = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "-");
+    words.extend(Some(plain.trim_matches('-').to_owned()).filter(|name| !name.is_empty()));
+    let digest = ring::digest::digest(&ring::digest::SHA256, dir.as_os_str().as_encoded_bytes());
+    let digits = digest.as_ref().first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
+    words.push(format!("{:04x}", digits.unwrap_or_default()));
+    words.join("-")
 }
 
 /// The state of `mco up` in a directory.
@@ -174,6 +212,15 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn the_contexts_of_two_directories_differ() {
+        let context = |dir: &str| context_name(Path::new(dir));
+        assert!(context("/home/a/shop/.mco").starts_with("mco-shop-"));
+        assert!(context("/tmp/big cluster").starts_with("mco-big-cluster-"));
+        assert_ne!(context("/home/a/shop/.mco"), context("/home/b/shop/.mco"));
+        assert_eq!(context("/.mco").split('-').count(), 2);
+    }
 
     #[test]
     fn a_directory_is_locked_once() {

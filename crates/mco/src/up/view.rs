@@ -328,6 +328,7 @@ pub(crate) fn operator_line(operator: &ClusterOperator) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::up::display::Terminal;
     use serde_json::json;
 
     fn node(ready: bool, cordoned: bool, annotations: &[(&str, &str)]) -> NodeLine {
@@ -433,7 +434,7 @@ mod tests {
         let mut view = StatusView::of(None, [&pool], &nodes, []);
         let text = |view: &StatusView| {
             let mut out = Vec::new();
-            super::super::display::write(view, &mut out).unwrap();
+            super::super::display::write(view, Terminal::default(), &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         assert_eq!(
@@ -444,6 +445,8 @@ mod tests {
              NODE   ROLES    STATUS   PHASE      CONFIG\n\
              a      worker   Ready    Draining   draining for rendered-b\n\
              b      worker   Ready    Waiting    rendered-a\n\
+             \n\
+             pool worker: 0 of 2 nodes done, 1 updating\n\
              \n\
              node a is draining since 2026-01-01T00:00:00Z, blocked by pod shop/web: \
              PodDisruptionBudget shop/keep requires 1 of 1; add pods, or lower the budget with \

@@ -85,6 +85,79 @@ async fn a_cluster_is_chosen(cluster: Cluster) {
     cluster.put(namespaces, "chosen", json!({})).await;
 }
 
+#[tokio::test]
+async fn a_wrong_cluster_is_explained_on_the_embedded_api_server() {
+    a_wrong_cluster_is_explained(&Cluster::embedded().await);
+}
+
+#[tokio::test]
+async fn a_wrong_cluster_is_explained_on_a_real_kube_apiserver() {
+    if let Some(cluster) = Cluster::real().await {
+        a_wrong_cluster_is_explained(&cluster);
+    }
+}
+
+/// The cluster has none of our kinds.
+fn a_wrong_cluster_is_explained(cluster: &Cluster) {
+    let live = {
+        #[expect(clippy::disallowed_methods, reason = "the test copies the kubeconfig")]
+        std::fs::read_to_string(&cluster.kubeconfig).unwrap()
+    };
+    let mut file: serde_json::Value =
+        serde_json::to_value(kube::config::Kubeconfig::from_yaml(&live).unwrap()).unwrap();
+    for user in file["users"].as_array_mut().unwrap() {
+        user["user"] = json!({"token": "wrong"});
+    }
+    let other_user = file.to_string();
+    let authority = mco_testkit::pki::Authority::new("other").unwrap();
+    let pem = base64::Engine::encode(
+        &base64::engine::general_purpose::STANDARD,
+        authority.pair().certificate.as_bytes(),
+    );
+    for entry in file["clusters"].as_array_mut().unwrap() {
+        let members = entry["cluster"].as_object_mut().unwrap();
+        members.remove("certificate-authority");
+        members.insert("certificate-authority-data".to_owned(), json!(pem));
+    }
+    let folder = Folder::new(&[
+        ("user", other_user.as_bytes()),
+        ("authority", file.to_string().as_bytes()),
+        ("empty", b""),
+        ("change.yaml", crate::config("50-a", "kernelArguments: [a]").as_bytes()),
+    ]);
+    let own = cluster.kubeconfig.display().to_string();
+    // One error and one hint, whatever is asked.
+    let check = |kubeconfig: &str, words: &str, want: &str, hint: &str| {
+        let words: Vec<&str> = words.split(' ').chain(["--kubeconfig", kubeconfig]).collect();
+        let (code, out, errors) = run(&folder, None, &words);
+        assert!(code != 0 && out.is_empty(), "{words:?}: {code} {out}");
+        let lines: Vec<&str> = errors.lines().collect();
+        let [error, hinted] = lines[..] else { panic!("{words:?}: {errors}") };
+        assert!(error.starts_with(&format!("error: {want}")), "{words:?}: {errors}");
+        assert!(hinted.starts_with("hint: ") && hinted.contains(hint), "{words:?}: {errors}");
+    };
+    let commands = [
+        "status",
+        "status -w",
+        "get mcp",
+        "rollout status worker",
+        "rollout history worker",
+        "plan -f change.yaml",
+        "why worker",
+        "diff worker",
+        "cat worker:/etc/motd",
+        "drift",
+    ];
+    for words in commands {
+        check(&own, words, "the cluster does not have the kind", "`mco doctor` says");
+    }
+    for words in ["status", "get mcp", "rollout status worker", "diff worker"] {
+        check("user", words, "the API server does not accept the credentials", "--context");
+        check("authority", words, "the API server is not the one of", "fetch the kubeconfig again");
+        check("empty", words, "the kubeconfig has no current context", "`mco up`");
+    }
+}
+
 /// Returns the current context of a kubeconfig.
 #[expect(clippy::disallowed_methods, reason = "the test reads the kubeconfig")]
 fn context_of(kubeconfig: &Path) -> String {

@@ -12,7 +12,7 @@ use mco_api::{ClusterOperator, label};
 use mco_cluster::client;
 use mco_core::yaml;
 use mco_testkit::{
-    api::{ApiServer as _, KubeApiServer, Process, account_kubeconfig, command},
+    api::{ApiServer as _, KubeApiServer, Process, account_kubeconfig, command, find_helm},
     object_wait,
 };
 use serde_json::Value;
@@ -29,19 +29,17 @@ const OPERATOR: &str = "machine-config-operator";
 /// Runs Helm in the root of the repository; prints a line and returns `None` if it is not installed.
 #[expect(clippy::disallowed_methods, reason = "the test runs another program")]
 fn helm(words: &[&str], kubeconfig: Option<&Path>) -> Option<Output> {
-    let mut command = Command::new("helm");
+    let program = match find_helm() {
+        Ok(program) => program,
+        Err(missing) => {
+            writeln!(std::io::stderr(), "skipped: {missing}").unwrap();
+            return None;
+        }
+    };
+    let mut command = Command::new(program);
     command.args(words).current_dir(workspace()).env_remove("KUBECONFIG");
     command.envs(kubeconfig.map(|path| ("KUBECONFIG", path)));
-    match command.output() {
-        Ok(output) => Some(output),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let line =
-                "skipped: helm is not in the PATH (go install helm.sh/helm/v3/cmd/helm@latest)";
-            writeln!(std::io::stderr(), "{line}").unwrap();
-            None
-        }
-        Err(error) => panic!("helm does not start: {error}"),
-    }
+    Some(command.output().unwrap())
 }
 
 /// Returns the output of a command that succeeded.

@@ -35,6 +35,11 @@ macro_rules! on_both {
     };
 }
 
+mod drift;
+mod help;
+mod objects;
+mod terminal;
+
 on_both! {
     a_change_is_explained_and_undone,
     a_change_is_planned_before_it_is_applied,

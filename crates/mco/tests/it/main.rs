@@ -4,12 +4,16 @@
 #![expect(clippy::needless_raw_string_hashes, reason = "snapbox writes snapshots that way")]
 
 #[cfg(test)]
+mod apiserver;
+#[cfg(test)]
 mod apiserver_watcher;
 #[cfg(test)]
 mod bootstrap;
 mod check;
 #[cfg(test)]
 mod columns;
+#[cfg(test)]
+mod components;
 #[cfg(test)]
 mod connection;
 #[cfg(test)]
@@ -59,6 +63,8 @@ mod settings;
 mod shell;
 mod show;
 mod simulate;
+#[cfg(test)]
+mod stories;
 #[cfg(test)]
 mod takeover;
 mod up;

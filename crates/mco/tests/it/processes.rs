@@ -130,9 +130,8 @@ async fn operator_and_controller_install_a_cluster_and_stop_on_sigterm() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path())
         .expect("the embedded API server starts");
-    // This server records only the managers of applied fields.
     let admin = |_: &str| api.kubeconfig().to_owned();
-    processes_install_a_cluster_and_stop(&api, folder.path(), &[], admin).await;
+    processes_install_a_cluster_and_stop(&api, folder.path(), admin).await;
     api.process().signal(Signal::TERM).expect("it runs");
     assert!(api.process().wait(PATIENCE).expect("it ends").success());
 }
@@ -174,15 +173,13 @@ async fn operator_and_controller_run_with_their_own_roles_on_a_real_kube_apiserv
     let settings = Settings::loopback(&folder.path().join("api"));
     let api = KubeApiServer::start(&programs, &authority, &settings).expect("it starts");
     apply_manifests(&api);
-    let managers = ["machine-config-controller", "machine-config-operator"];
     let own = |process: &str| account(process, &api, &authority, folder.path());
-    processes_install_a_cluster_and_stop(&api, folder.path(), &managers, own).await;
+    processes_install_a_cluster_and_stop(&api, folder.path(), own).await;
 }
 
 async fn processes_install_a_cluster_and_stop(
     api: &dyn ApiServer,
     folder: &Path,
-    expected_managers: &[&str],
     kubeconfig: impl Fn(&str) -> PathBuf,
 ) {
     let file = api.kubeconfig();
@@ -224,8 +221,8 @@ async fn processes_install_a_cluster_and_stop(
         let fields = meta.managed_fields.clone().unwrap_or_default();
         fields.into_iter().filter_map(|field| field.manager).collect()
     };
-    let expected: BTreeSet<_> = expected_managers.iter().map(|name| (*name).to_owned()).collect();
-    assert_eq!(managers(&master.metadata), expected);
+    let expected = ["machine-config-controller", "machine-config-operator"].map(str::to_owned);
+    assert_eq!(managers(&master.metadata), expected.into());
     for process in [&operator, &controller] {
         assert!(!process.log().contains("orbidden"), "{}", process.log());
         let metrics = metrics(process);

@@ -53,8 +53,10 @@ fn blocks(text: &str, section: &str) -> Vec<String> {
     blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
 }
 
-/// Replaces the ports, which differ from run to run.
+/// Replaces the ports and the name of the context, which differ from run to run.
 fn without_ports(text: &str) -> String {
+    let context = text.split_once(" context ").and_then(|(_, rest)| rest.split(' ').next());
+    let text = &context.map_or(text.to_owned(), |context| text.replace(context, "CONTEXT"));
     let mut parts = text.split("127.0.0.1:");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -64,7 +64,7 @@ const REASONS: &[(&str, &str, &str, &str)] = &[
         "policies that only OpenShift has",
     ),
     // Faults, rotations and settings that the test does not have.
-    ("*", "events.k8s.io/events", "create patch", "a repeated event, or a machine that is refused"),
+    ("*", "core/events", "create patch", "a repeated event, or a machine that is refused"),
     ("*", "core/secrets", "get patch", "only with join tokens or a pull secret"),
     ("*-controller", "core/secrets", "update delete", "rotation of certificates"),
     ("*-controller", "core/configmaps", "update", "rotation of the CA"),

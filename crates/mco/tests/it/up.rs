@@ -4,7 +4,9 @@
 mod alone;
 mod apart;
 mod cluster;
+mod rights;
 mod screen;
+mod workloads;
 
 use std::io::Write as _;
 
@@ -30,7 +32,9 @@ fn mco_up_runs_a_cluster() {
     let mut cluster = Cluster::new(Up::start());
     a_second_mco_up_is_refused(&cluster.processes);
     verbose_prints_the_log(&cluster);
+    components_are_pods_with_logs(&cluster);
     the_cluster_works(&mut cluster);
+    drift_is_restored_and_adopted(&cluster);
     down_purge_removes_the_state(cluster);
 }
 
@@ -66,11 +70,16 @@ fn a_second_start_continues_with_the_state_of_the_first() {
 fn workers_are_added_and_removed_by_later_starts() {
     let mut cluster = Cluster::new(Up::start());
     let config = cluster.wait_updated("worker", "");
-    machines_trust_the_server_and_get_no_rights(&cluster);
     cluster.processes.interrupt();
-    cluster.processes.start_again_with(&["--nodes", "+1"]);
+    cluster.processes.start_again_with(&["--nodes", "+1", "--zones", "2"]);
     cluster
         .wait("worker-3 to be Done", || (cluster.node("worker-3").state == "Done").then_some(()));
+    for (node, zone) in [("worker-1", "zone-1"), ("worker-3", "zone-1"), ("master-0", "zone-0")] {
+        cluster.wait(&format!("{node} to be in {zone}"), || {
+            let labels = cluster.get("node", node)["metadata"]["labels"].clone();
+            (labels["topology.kubernetes.io/zone"] == zone).then_some(())
+        });
+    }
     let count =
         |cluster: &Cluster<Up>| cluster.get("mcp", "worker")["status"]["machineCount"].clone();
     cluster.wait("the pool to have four machines", || (count(&cluster) == 4).then_some(()));
@@ -90,16 +99,30 @@ fn workers_are_added_and_removed_by_later_starts() {
     down_purge_removes_the_state(cluster);
 }
 
-/// The certificate of the server is verified by the CA that the controller maintains.
-fn machines_trust_the_server_and_get_no_rights(cluster: &Cluster<Up>) {
-    let served = cluster.wait("the server to have a config", || cluster.served("worker"));
-    let files = served["storage"]["files"].as_array().expect("files").clone();
-    let kubeconfig = files.iter().find(|file| file["path"] == "/etc/kubernetes/kubeconfig");
-    let text = kubeconfig.expect("a kubeconfig is served").to_string();
-    let token = mco_host::input::file(&cluster.processes.dir().join("token"), 4096);
-    let admin = String::from_utf8(token.expect("a token")).expect("text");
-    assert!(!text.contains(admin.trim()), "the token of the administrator was served");
-    assert!(text.contains("token%3A%20simulated-"), "{text}");
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test starts programs")]
+fn stories_are_played_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("mco").display().to_string();
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mco"));
+        command.args(words).env("NO_COLOR", "1").output().unwrap()
+    };
+    let listed = cluster::text(&run(&["up", "--scenario", "list"]));
+    assert!(listed.lines().count() >= 5 && listed.contains("budget "), "{listed}");
+    let up = ["up", "--dir", &dir, "--masters", "1", "--nodes", "2"];
+    for (story, want) in [
+        ("no-reboot", "and has not rebooted."),
+        ("kernel-argument", "2 of 2 rebooted."),
+        ("bad-config", "The roll-out stops there: 2 workers still run"),
+        ("drift", "rebooted, and is Done."),
+        ("budget", "The drain continued by itself"),
+        ("join", "worker-2 is Done with rendered-worker-"),
+    ] {
+        let told = cluster::text(&run(&[&up[..], &["--scenario", story]].concat()));
+        assert!(told.contains(&format!("Story {story}: ")), "{told}");
+        assert!(told.contains(want) && told.contains("] The end. "), "{told}");
+    }
 }
 
 /// Tests the claims that hold for both.
@@ -126,6 +149,32 @@ fn verbose_prints_the_log(cluster: &Cluster<Up>) {
     cluster.wait("log lines of the controller", || {
         cluster.processes.status_lines().contains(" INFO mco_controller").then_some(())
     });
+}
+
+/// The components have the pods of an installed cluster, which survive the roll-out of a config.
+fn components_are_pods_with_logs(cluster: &Cluster<Up>) {
+    let logs = |arguments: &[&str]| {
+        let arguments: Vec<&str> = ["logs"].iter().chain(arguments).copied().collect();
+        let output = cluster.processes.mco(&arguments);
+        let found = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success().then_some(found)
+    };
+    cluster.wait("the log of worker-0", || {
+        let log = logs(&["worker-0"])?;
+        let is_own = log.contains("Starting to manage node: worker-0");
+        (is_own && !log.contains("Starting to manage node: worker-1")).then_some(())
+    });
+    cluster.wait("a line of the controller", || {
+        let log = logs(&["controller", "--tail", "1", "--since", "1h"])?;
+        (log.lines().count() == 1 && log.contains("mco_controller")).then_some(())
+    });
+    cluster.wait("a line of each daemon, with its node", || {
+        let log = logs(&["daemon", "--tail=1"])?;
+        log.lines().any(|line| line.starts_with("master-2: ")).then_some(())
+    });
+    let unknown = cluster.processes.mco(&["logs", "worker-9"]);
+    let error = String::from_utf8_lossy(&unknown.stderr);
+    assert!(!unknown.status.success() && error.contains("on a node worker-9"), "{error}");
 }
 
 fn new_ssh_keys_need_no_reboot<R: Runs>(cluster: &Cluster<R>) {
@@ -241,6 +290,47 @@ fn a_changed_file_degrades_its_node_until_restored<R: Runs>(cluster: &Cluster<R>
     cluster.wait("the pool to recover", || {
         (condition(&cluster.get("mcp", "worker"), "Degraded").0 == "False").then_some(())
     });
+}
+
+/// The disks of `mco up` are on this machine, so that the differences are known.
+fn drift_is_restored_and_adopted(cluster: &Cluster<Up>) {
+    let up = &cluster.processes;
+    let is_done = |node: &str| {
+        cluster.wait(&format!("{node} to be Done"), || {
+            let node = cluster.node(node);
+            (node.state == "Done" && node.reason.is_empty()).then_some(())
+        });
+    };
+    let drifts = |node: &str| {
+        cluster.write(node, FILE, "greeting = bye\n");
+        cluster.wait(&format!("{node} to be Degraded"), || {
+            (cluster.node(node).state == "Degraded").then_some(())
+        });
+    };
+    let before = cluster.wait_updated("worker", "");
+    let boot = cluster.boot_id("worker-0");
+    drifts("worker-0");
+    let shown = up.mco(&["drift"]);
+    assert_eq!(shown.status.code(), Some(1));
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("-greeting = hello\n-interval = 30\n+greeting = bye\n"), "{shown}");
+    cluster::succeed(&up.mco(&["drift", "worker-0", "--fix", "--yes"]));
+    is_done("worker-0");
+    assert_eq!(cluster.read("worker-0", FILE).as_deref(), Some(CONTENTS));
+    assert_ne!(cluster.boot_id("worker-0"), boot, "the force file reboots");
+
+    drifts("worker-1");
+    let adopting = cluster::text(&up.mco(&["drift", "worker-1", "--adopt"]));
+    let file = cluster.file("adopted.yaml", &adopting);
+    cluster::succeed(&up.mco(&["apply", "-f", &file]));
+    cluster.wait("the pool to have another target", || {
+        (target(&cluster.get("mcp", "worker")) != before).then_some(())
+    });
+    cluster::succeed(&up.mco(&["node", "force", "worker-1", "--yes"]));
+    cluster.wait_updated("worker", &before);
+    for node in Nodes::Workers.names() {
+        assert_eq!(cluster.read(&node, FILE).as_deref(), Some("greeting = bye\n"), "{node}");
+    }
 }
 
 fn a_paused_pool_updates_no_node<R: Runs>(cluster: &Cluster<R>) {

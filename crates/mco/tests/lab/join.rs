@@ -49,6 +49,8 @@ async fn blank_machines_join_with_a_token() {
     log("a machine with a wrong token got nothing");
     done(a_failed_join_is_reported(&cluster, is_refused));
     log("a machine that cannot take the config is named by `mco status`");
+    done(a_kubelet_that_does_not_run_is_reported(&cluster, is_refused));
+    log("a machine whose kubelet does not run is named by `mco status`");
     let cuts = power::Cuts::start(&cluster, loses_power);
     if has_ignition {
         done(ignition::install(&cluster, &by_ignition));
@@ -108,6 +110,29 @@ fn a_failed_join_is_reported(cluster: &JoinCluster<'_>, machine: &Machine) -> an
         status.lines().find(|line| of_machine(line)).filter(|line| line.contains(path)).map(drop)
     })
     .map_err(|error| error.context(cluster.status().unwrap_or_default()))
+}
+
+/// The config is applied and the units are started, but the kubelet's program ends at once.
+fn a_kubelet_that_does_not_run_is_reported(
+    cluster: &JoinCluster<'_>,
+    machine: &Machine,
+) -> anyhow::Result<()> {
+    machine.ask(&["rm", "-rf", "/etc/containerd/config.toml"])?;
+    machine.ask(&["ln", "-sf", "/bin/false", "/usr/local/bin/kubelet"])?;
+    let words = cluster.join_words().join(" ");
+    let script = format!("exec {words} --report-after 5s >{LOG} 2>&1");
+    machine.ask(&["systemd-run", "--unit=attempt", "sh", "-c", &script])?;
+    let shown = wait("the failure in `mco status`", PATIENCE, || {
+        let status = cluster.status().ok()?;
+        let of_machine = |line: &str| line.contains("m5") && line.contains("step register");
+        status.lines().find(|line| of_machine(line)).map(str::to_owned)
+    });
+    let text = machine.read(LOG)?.unwrap_or_default();
+    let shown = shown.map_err(|error| error.context(text.clone()))?;
+    assert!(shown.contains("waiting for the kubelet to request its certificate"), "{shown}");
+    assert!(text.contains("the failure was reported to the config server"), "{text}");
+    // The join goes on: it is the administrator who repairs the machine.
+    machine.ask(&["systemctl", "is-active", "attempt"]).map(drop)
 }
 
 async fn a_blank_machine_becomes_a_node(

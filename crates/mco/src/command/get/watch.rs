@@ -33,7 +33,10 @@ pub(super) async fn run(
     };
     let is_table = matches!(args.output, Output::Table | Output::Wide);
     let whole = ObjectQuery { kind: query.kind, name: None };
-    let mut url = path(args, client, &whole, "watch=true&includeObject=Object")?;
+    // Version 0 starts with the state that the API server has at hand. Without it, kube-apiserver ends
+    // the watch if its cache lags behind etcd.
+    let query_text = "watch=true&resourceVersion=0&includeObject=Object";
+    let mut url = path(args, client, &whole, query_text)?;
     if let Some(name) = &query.name {
         url.push_str("&fieldSelector=metadata.name%3D");
         url.push_str(name);

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The machine at the given root, with the system found there.
-pub(super) type LocalHost = Host<Box<dyn System>>;
+pub(crate) type LocalHost = Host<Box<dyn System>>;
 
 /// The config to compare with
 #[derive(Debug, clap::Args)]
@@ -53,7 +53,7 @@ pub(super) struct Transition {
 }
 
 /// Opens the machine whose root is at `path`.
-pub(super) fn open(path: &Path) -> anyhow::Result<LocalHost> {
+pub(crate) fn open(path: &Path) -> anyhow::Result<LocalHost> {
     let root = Root::open(path)?;
     let system: Box<dyn System> = if SystemdSystem::runs_in(&root)? {
         Box::new(SystemdSystem::open(path)?)

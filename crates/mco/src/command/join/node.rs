@@ -9,7 +9,7 @@ use kube::{Api, Client, api::ListParams};
 use mco_cluster::client;
 use mco_core::served_config::KUBECONFIG;
 use mco_host::Root;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::print;
 
@@ -39,6 +39,18 @@ enum Registration {
 }
 
 impl Registration {
+    /// Returns true if a state that has lasted for `elapsed` is to be reported. A request that waits for
+    /// its approval is not: the cluster shows it.
+    fn is_overdue(&self, elapsed: Duration, limit: Duration) -> bool {
+        match self {
+            Self::Denied(_) => true,
+            Self::NotRequested | Self::Unknown(_) | Self::Issued | Self::Approved(_) => {
+                elapsed >= limit
+            }
+            Self::Pending(_) | Self::Registered => false,
+        }
+    }
+
     fn text(&self, node: &str) -> String {
         let approve = format!("run `mco node approve {node}` where you administer the cluster");
         match self {
@@ -63,16 +75,35 @@ impl Registration {
     }
 }
 
-/// Waits until the node exists; prints each change.
-pub(super) async fn wait(root: &Root, node: &str) -> anyhow::Result<()> {
+/// The end of a wait for the node.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// The node exists.
+    Registered,
+    /// The node does not exist, for this reason.
+    Overdue(String),
+}
+
+/// Waits until the node exists; prints each change. With a limit, the wait ends when one state that
+/// needs the administrator of the machine has lasted for so long.
+pub(super) async fn wait(
+    root: &Root,
+    node: &str,
+    limit: Option<Duration>,
+) -> anyhow::Result<Waited> {
     let mut shown = None;
+    let mut since = Instant::now();
     loop {
         let now = look(root, node).await?;
         if shown.as_ref() != Some(&now) {
             print::note(&now.text(node));
+            since = Instant::now();
         }
         if now == Registration::Registered {
-            return Ok(());
+            return Ok(Waited::Registered);
+        }
+        if limit.is_some_and(|limit| now.is_overdue(since.elapsed(), limit)) {
+            return Ok(Waited::Overdue(now.text(node)));
         }
         shown = Some(now);
         sleep(POLL_INTERVAL).await;
@@ -159,6 +190,24 @@ mod tests {
         );
         request.spec.request = ByteString(pem.into_bytes());
         request
+    }
+
+    #[test]
+    fn a_state_that_the_cluster_does_not_show_is_overdue() {
+        let (limit, name) = (Duration::from_mins(10), || "c".to_owned());
+        let rows = [
+            (Registration::NotRequested, 599, false),
+            (Registration::NotRequested, 600, true),
+            (Registration::Unknown(name()), 600, true),
+            (Registration::Approved(name()), 600, true),
+            (Registration::Issued, 600, true),
+            (Registration::Denied(name()), 0, true),
+            (Registration::Pending(name()), 9_000, false),
+            (Registration::Registered, 9_000, false),
+        ];
+        for (state, elapsed, want) in rows {
+            assert_eq!(state.is_overdue(Duration::from_secs(elapsed), limit), want, "{state:?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -20,7 +21,12 @@ use mco_core::{
 use mco_host::{Host, Lock, Root, System as _, SystemdSystem};
 use tokio::runtime::Runtime;
 
-use super::{fetch, identity, node, settings};
+use super::{
+    fetch, identity,
+    node::{self, Waited},
+    report::FailureReport,
+    settings,
+};
 use crate::{
     command::host::confirm_with_user,
     error::{FaultsError, error_with_hint},
@@ -38,6 +44,8 @@ pub(super) struct Join {
     pub(super) yes: bool,
     /// Set in the unit's own process, which cannot copy itself: the loader runs it.
     pub(super) is_resumed: bool,
+    /// Time after which a node that has not registered is reported.
+    pub(super) report_after: Duration,
     /// Held while the machine is changed; the daemon of the new node takes it afterwards.
     pub(super) lock: Option<Lock>,
     pub(super) runtime: Runtime,
@@ -84,7 +92,7 @@ impl Join {
                 JoinStage::Starting => self.start(host)?,
                 JoinStage::Registering => {
                     self.lock = None;
-                    self.runtime.block_on(node::wait(&host.root, &self.record.node))?;
+                    self.register(host)?;
                     join::finish(host, Some(&self.record))?;
                     let JoinRecord { node, pool, .. } = &self.record;
                     writeln!(screen, "this machine has joined pool {pool} as {node}")?;
@@ -206,6 +214,30 @@ impl Join {
             ));
         }
         Ok(false)
+    }
+
+    /// Waits until the node exists, and reports once to the config server if that takes too long.
+    fn register(&self, host: &Host<SystemdSystem>) -> anyhow::Result<()> {
+        let wait = |limit| {
+            let waited = node::wait(&host.root, &self.record.node, limit);
+            self.runtime.block_on(waited)
+        };
+        if let Waited::Overdue(reason) = wait(Some(self.report_after))? {
+            self.report(host, &reason);
+            wait(None)?;
+        }
+        Ok(())
+    }
+
+    /// Reports a failure of the current step to the config server.
+    pub(super) fn report(&self, host: &Host<SystemdSystem>, error: &str) {
+        let report = FailureReport::of_join(&host.root, &host.system, &self.record);
+        match report.and_then(|report| report.send(self.step(), error, &self.runtime)) {
+            Ok(()) => print::note("the failure was reported to the config server"),
+            Err(fault) => {
+                print::note(&format!("the failure was not reported: {}", chain(fault.as_ref())));
+            }
+        }
     }
 
     fn start(&mut self, host: &mut Host<SystemdSystem>) -> anyhow::Result<()> {

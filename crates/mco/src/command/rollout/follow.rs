@@ -2,15 +2,16 @@
 
 use std::{collections::BTreeSet, io::Write as _, process::ExitCode, str::FromStr, time::Duration};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use mco_cluster::Shutdown;
 use mco_core::progress::{NodeProgress, Phase, Progress};
 
 use crate::{
     error::error_with_hint,
-    print::{self, Screen},
+    print::Screen,
     remote::{self, Connection},
-    up::display::ClusterWatch,
+    up::display::{self, ClusterWatch},
 };
 
 /// Follow a pool until each of its nodes runs its config
@@ -26,6 +27,9 @@ pub(super) struct StatusArgs {
     /// Time after which the command fails, such as 30m; no limit if omitted
     #[arg(long, value_name = "TIME")]
     timeout: Option<Timeout>,
+    /// Output format; JSON is printed once, at the end
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
     #[command(flatten)]
     connection: Connection,
 }
@@ -33,9 +37,18 @@ pub(super) struct StatusArgs {
 const DETAILS: &str = "\
 Exit status: 0 all nodes are done, 2 with --watch=false if some are not, 1 failure or --timeout.";
 
+/// The form of the progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// A line for each change
+    #[default]
+    Text,
+    Json,
+}
+
 /// A duration such as `90s`, `30m` or `2h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timeout(Duration);
+pub(crate) struct Timeout(pub(crate) Duration);
 
 impl FromStr for Timeout {
     type Err = String;
@@ -61,7 +74,8 @@ pub(super) fn run(args: &StatusArgs, screen: &mut Screen<'_>) -> anyhow::Result<
         let client = args.connection.client().await?;
         super::pool(&client, &args.pool).await?;
         let goal = Goal { pool: args.pool.clone(), config: None };
-        follow(&client, &[goal], args.timeout.filter(|_| args.watch), args.watch, screen).await
+        let timeout = args.timeout.filter(|_| args.watch);
+        follow(&client, &[goal], timeout, args.watch, args.output, screen).await
     })
 }
 
@@ -91,6 +105,7 @@ pub(crate) async fn follow(
     goals: &[Goal],
     timeout: Option<Timeout>,
     watch: bool,
+    output: Output,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     let shutdown = Shutdown::on_signals()?;
@@ -99,13 +114,24 @@ pub(crate) async fn follow(
         let mut shown = BTreeSet::new();
         loop {
             let progress = cluster.view().await.progress;
-            let lines = lines(&progress, goals);
-            for line in lines.iter().filter(|line| !shown.contains(*line)) {
-                writeln!(screen, "{}", print::visible(&print::as_called(line)))?;
+            let mut lines = lines(&progress, goals);
+            lines.extend(cluster.outage());
+            let is_new = |line: &&String| output == Output::Text && !shown.contains(*line);
+            for line in lines.iter().filter(is_new) {
+                writeln!(screen, "{}", display::terminal().sentence(line))?;
             }
             screen.flush()?;
             shown = lines.into_iter().collect();
             let done = goals.iter().all(|goal| goal.is_reached(&progress));
+            if (done || !watch) && output == Output::Json {
+                let part: Vec<Progress> =
+                    goals.iter().filter_map(|goal| progress.about(&goal.pool)).collect();
+                let text = match part.as_slice() {
+                    [only] => serde_json::to_string_pretty(only)?,
+                    all => serde_json::to_string_pretty(all)?,
+                };
+                writeln!(screen, "{text}")?;
+            }
             if done || !watch {
                 let code = if done { ExitCode::SUCCESS } else { ExitCode::from(2) };
                 return Ok::<_, anyhow::Error>(code);
@@ -154,11 +180,16 @@ fn lines(progress: &Progress, goals: &[Goal]) -> Vec<String> {
 }
 
 fn node_line(node: &NodeProgress) -> String {
-    match (&node.waits_for, node.phase) {
-        (Some(cause), phase) if phase != Phase::Done => {
-            format!("node {}: {phase}, waiting for {cause}", node.name)
+    let NodeProgress { name, phase, .. } = node;
+    let since = match &node.since {
+        Some(Time(since)) => format!(" since {since:.0}"),
+        None => String::new(),
+    };
+    match &node.waits_for {
+        Some(cause) if *phase != Phase::Done => {
+            format!("node {name}: {phase}{since}, waiting for {cause}")
         }
-        (_, phase) => format!("node {}: {phase}", node.name),
+        _ => format!("node {name}: {phase}{since}"),
     }
 }
 

@@ -9,12 +9,14 @@ use mco_cluster::Api;
 use mco_core::history::{self, Cause, Revision};
 
 use crate::{
+    plan::HumanDuration,
     print::Screen,
     remote::{self, Connection, table},
 };
 
-/// Show the rendered configs of a pool: what changed, when and by whom
+/// Show the rendered configs of a pool: what changed, when, by whom and how long it took
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct HistoryArgs {
     /// Name of the pool
     #[arg(value_name = "POOL")]
@@ -25,6 +27,14 @@ pub(super) struct HistoryArgs {
     #[command(flatten)]
     connection: Connection,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  mco rollout history worker
+  mco rollout history worker -o json
+
+TOOK is the time from the creation of the config until all nodes had it and were Done. The cluster
+records it for the last roll-out only; drift that was repaired later counts.";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
@@ -57,15 +67,17 @@ pub(super) async fn configs(client: &Client) -> anyhow::Result<Vec<MachineConfig
 }
 
 fn lines(revisions: &[Revision]) -> Vec<Vec<String>> {
-    let titles = ["REVISION", "CONFIG", "CREATED", "CHANGES", "BY"];
+    let titles = ["REVISION", "CONFIG", "CREATED", "TOOK", "CHANGES", "BY"];
     let mut lines = vec![titles.map(str::to_owned).to_vec()];
     for revision in revisions {
         let mark = if revision.current { " (current)" } else { "" };
         let created = revision.created.as_ref().map(|Time(time)| format!("{time:.0}"));
+        let took = revision.took.and_then(|took| u64::try_from(took).ok()).map(HumanDuration);
         lines.push(vec![
             format!("{}{mark}", revision.number),
             revision.config.clone(),
             created.unwrap_or_default(),
+            took.map_or_else(|| "<unknown>".to_owned(), |took| took.to_string()),
             shortened(&revision.changes),
             shortened(&revision.causes.iter().map(cause).collect::<Vec<_>>()),
         ]);

@@ -3,18 +3,22 @@
 use std::{io::Write as _, process::ExitCode};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Client, api::DeleteParams};
+use kube::{
+    Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
 use mco_api::MachineConfig;
 use mco_core::history::{self, Cause, Undo};
 
 use crate::{
+    command::apply::MANAGER,
     error::error_with_hint,
     live, print,
     print::Screen,
     remote::{self, Connection},
 };
 
-/// Return a pool to an earlier rendered config, by deleting the MachineConfigs that were added since
+/// Return a pool to an earlier rendered config, by changing the MachineConfigs that led away from it
 #[derive(Debug, clap::Args)]
 #[command(after_help = DETAILS)]
 pub(super) struct UndoArgs {
@@ -24,10 +28,10 @@ pub(super) struct UndoArgs {
     /// Revision of `mco rollout history`, or name of a rendered config; the one before if omitted
     #[arg(long, value_name = "REVISION", visible_alias = "to-revision")]
     to: Option<String>,
-    /// Delete without asking
+    /// Change MachineConfigs without asking
     #[arg(long, short)]
     yes: bool,
-    /// Print what would be deleted
+    /// Print what would be changed
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -36,8 +40,14 @@ pub(super) struct UndoArgs {
 
 const DETAILS: &str = "\
 A rendered config follows from MachineConfigs, so that one of them has to change. If the pool renders to
-the earlier config without the MachineConfigs that were added since, they are deleted. If a MachineConfig
-was edited, the cluster does not have its earlier contents: the command names it and who changed it.
+the earlier config without the MachineConfigs that were added since, they are deleted. If one was edited
+and the rendered configs determine its former contents, these are restored. If one was deleted, another
+one pins the entries that it set. Each way is rendered first: it leads to the earlier config by name.
+Otherwise the command names the MachineConfigs that were edited and who changed them.
+
+Examples:
+  mco rollout undo worker --dry-run
+  mco rollout undo worker --yes
 
 Exit status: 0 the pool returns, 1 failure, 3 the way back is not known.";
 
@@ -59,6 +69,8 @@ pub(super) fn run(args: &UndoArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
                 Ok(ExitCode::SUCCESS)
             }
             Undo::Delete(names) => delete(args, &client, &target, &names, screen).await,
+            Undo::Restore(former) => restore(args, &client, &target, &former, screen).await,
+            Undo::Pin(config) => pin(args, &client, &target, &config, screen).await,
             Undo::Edited(causes) => {
                 explain(args, &target, &causes, screen)?;
                 Ok(ExitCode::from(3))
@@ -79,10 +91,7 @@ async fn delete(
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    screen.flush()?;
-    if !args.yes && !print::confirm(&format!("delete {listed}?"))? {
-        return Err(error_with_hint("nothing was deleted", "add --yes to delete without asking"));
-    }
+    ask(args, &format!("delete {listed}?"), "nothing was deleted", screen)?;
     let api = kube::Api::<MachineConfig>::all(client.clone());
     for name in names {
         api.delete(name, &DeleteParams::default()).await.map_err(remote::call_error)?;
@@ -90,6 +99,72 @@ async fn delete(
     }
     print::note(&format!("follow the pool with `mco rollout status {}`", args.pool));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces the contents of a MachineConfig that was edited with those before.
+async fn restore(
+    args: &UndoArgs,
+    client: &Client,
+    target: &str,
+    former: &MachineConfig,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    let name = former.metadata.name.clone().unwrap_or_default();
+    let pool = &args.pool;
+    writeln!(
+        screen,
+        "pool {pool} renders to {target} with the former contents of MachineConfig {name}"
+    )?;
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    ask(args, &format!("restore {name}?"), "nothing was changed", screen)?;
+    let mut former = former.clone();
+    // The version of the object is kept: a later edit is not overwritten.
+    former.metadata.managed_fields = None;
+    let api = kube::Api::<MachineConfig>::all(client.clone());
+    let replaced = api.replace(&name, &PostParams::default(), &former).await;
+    replaced.map_err(remote::call_error)?;
+    writeln!(screen, "machineconfig.{} \"{name}\" restored", mco_api::GROUP)?;
+    print::note(&format!("follow the pool with `mco rollout status {pool}`"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds a MachineConfig that overrides what was changed.
+async fn pin(
+    args: &UndoArgs,
+    client: &Client,
+    target: &str,
+    config: &MachineConfig,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    let name = config.metadata.name.clone().unwrap_or_default();
+    let pool = &args.pool;
+    writeln!(screen, "pool {pool} renders to {target} with an additional MachineConfig {name}")?;
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    ask(args, &format!("pin pool {pool} with {name}?"), "nothing was changed", screen)?;
+    let api = kube::Api::<MachineConfig>::all(client.clone());
+    let params = PatchParams::apply(MANAGER).force();
+    let pinned = api.patch(&name, &params, &Patch::Apply(config)).await;
+    pinned.map_err(remote::call_error)?;
+    writeln!(screen, "machineconfig.{} \"{name}\" pins the pool", mco_api::GROUP)?;
+    print::note(&format!("`mco delete mc {name}` removes the pin"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ask(
+    args: &UndoArgs,
+    question: &str,
+    refused: &str,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<()> {
+    screen.flush()?;
+    if args.yes || print::confirm(question)? {
+        return Ok(());
+    }
+    Err(error_with_hint(refused, "answer y, or add --yes"))
 }
 
 fn explain(

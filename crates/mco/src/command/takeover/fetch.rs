@@ -29,6 +29,9 @@ const UNSUPPORTED: [(&str, &str); 3] = [
     ("CRIOCredentialProviderConfig", "/apis/config.openshift.io/v1/criocredentialproviderconfigs"),
 ];
 
+/// Annotation that Helm sets on the objects of a release.
+const HELM_RELEASE: &str = "meta.helm.sh/release-name";
+
 #[derive(Deserialize)]
 struct List<T> {
     items: Vec<T>,
@@ -122,10 +125,6 @@ async fn workloads(
             Management::Release
         }
     };
-    let is_foreign = |metadata: &ObjectMeta| {
-        let own = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0));
-        own.is_none_or(|value| value != MANAGED_BY.1)
-    };
     let workload = |kind: &str, metadata: &ObjectMeta, replicas: i32| Workload {
         kind: kind.to_owned(),
         name: metadata.name.clone().unwrap_or_default(),
@@ -133,17 +132,28 @@ async fn workloads(
         replicas,
     };
     let deployments = list::<Deployment>(client, &path("apps/v1", "deployments")).await?;
-    let deployments = deployments.iter().filter(|it| is_foreign(&it.metadata)).map(|it| {
+    let deployments = deployments.iter().filter(|it| !is_own(&it.metadata)).map(|it| {
         let replicas = it.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         workload("Deployment", &it.metadata, replicas)
     });
     let sets = list::<DaemonSet>(client, &path("apps/v1", "daemonsets")).await?;
-    let sets = sets.iter().filter(|it| is_foreign(&it.metadata));
+    let sets = sets.iter().filter(|it| !is_own(&it.metadata));
     let sets = sets.map(|it| {
         let replicas = it.status.as_ref().map_or(0, |status| status.desired_number_scheduled);
         workload("DaemonSet", &it.metadata, replicas)
     });
     Ok(deployments.chain(sets).collect())
+}
+
+/// Returns true if the object belongs to an installation of `mco`. Helm replaces the label of its
+/// chart's objects, and installs no other operator into the namespace.
+fn is_own(metadata: &ObjectMeta) -> bool {
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0));
+    let release = metadata.annotations.as_ref().and_then(|all| all.get(HELM_RELEASE));
+    match label.map(String::as_str) {
+        Some("Helm") => release.is_some(),
+        label => label == Some(MANAGED_BY.1),
+    }
 }
 
 /// Returns true if the `ClusterVersion` tells its operator to leave an object of the namespace alone.
@@ -181,6 +191,30 @@ async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => {
             Err(remote::call_error(error)).with_context(|| format!("failed to read {path}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_of_other_owners_are_told_from_ours() {
+        let label = |value: &str| json!({"app.kubernetes.io/managed-by": value});
+        let release = json!({"meta.helm.sh/release-name": "mco"});
+        for (metadata, want) in [
+            (json!({}), false),
+            (json!({"labels": label("mco")}), true),
+            (json!({"labels": label("Helm"), "annotations": release}), true),
+            (json!({"labels": label("Helm")}), false),
+            (json!({"annotations": release}), false),
+            (json!({"labels": label("other")}), false),
+        ] {
+            let found: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
+            assert_eq!(is_own(&found), want, "{metadata}");
         }
     }
 }

@@ -130,6 +130,13 @@ impl<R: Runs> Cluster<R> {
         watching
     }
 
+    /// Runs requests with the client of the administrator.
+    pub(super) fn with_client<T>(&self, run: impl AsyncFnOnce(kube::Client) -> T) -> T {
+        let file = self.processes.kubeconfig();
+        self.runtime
+            .block_on(async { run(mco_cluster::client::connect(Some(&file)).await.unwrap()).await })
+    }
+
     /// Polls until `look` returns a value.
     pub(super) fn wait<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
         api::wait(what, PATIENCE, look).unwrap_or_else(|error| {
@@ -194,6 +201,13 @@ impl<R: Runs> Cluster<R> {
             (self.node(node).boot_id == boot_id).then_some(())
         });
         boot_id
+    }
+
+    /// Writes a file and returns its path.
+    pub(super) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
     }
 
     pub(super) fn apply(&self, path: &str) {
@@ -280,8 +294,13 @@ impl<R: Runs> Cluster<R> {
         self.processes.nodes().join(node).join(path)
     }
 
+    /// Returns true if `kubectl` can be run.
+    pub(super) fn has_kubectl(&self) -> bool {
+        self.kubectl.is_some()
+    }
+
     /// Runs `kubectl`, or `mco` if `kubectl` is missing.
-    fn kubectl(&self, args: &[&str]) -> Output {
+    pub(super) fn kubectl(&self, args: &[&str]) -> Output {
         let Some(kubectl) = &self.kubectl else { return self.mco(args) };
         let mut command = Command::new(kubectl);
         command.arg("--kubeconfig").arg(self.processes.kubeconfig());
