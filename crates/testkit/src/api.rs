@@ -18,7 +18,7 @@ pub use self::{
     audit::AuditedRequest,
     child::{Process, command, wait},
     embedded::Embedded,
-    programs::{MissingProgram, Programs},
+    programs::{MissingProgram, Programs, find_helm},
     real::{KubeApiServer, Settings, Snapshot},
     shared::shared,
 };

@@ -10,6 +10,9 @@ use std::{
 /// The module that `scripts/kube` builds the programs from. Contains their version.
 const MODULE: &str = include_str!("../../kube/go.mod");
 
+/// The version of Helm that `scripts/helm` builds.
+const HELM_VERSION: &str = include_str!("../../kube/helm-version");
+
 /// The programs of a real Kubernetes.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -58,6 +61,13 @@ impl Programs {
     pub fn etcd(&self) -> &Path {
         &self.etcd
     }
+}
+
+/// Finds Helm: the program that `scripts/helm` builds, or the one in the `PATH`.
+pub fn find_helm() -> Result<PathBuf, MissingProgram> {
+    let built = cache().join(format!("helm-{}", HELM_VERSION.trim())).join("helm");
+    let found = Some(built).filter(|path| path.is_file()).or_else(|| on_path("helm"));
+    found.ok_or_else(|| MissingProgram("helm is not installed (`make tools` builds it)".to_owned()))
 }
 
 /// Returns the version of Kubernetes, such as `v1.36.4`.

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 /// Fields whose values differ between two servers, because they are times, versions and identities.
-const MASKED: [&str; 11] = [
+const MASKED: [&str; 14] = [
     "uid",
+    "username",
+    "token",
+    "expirationTimestamp",
     "resourceVersion",
     "creationTimestamp",
     "deletionTimestamp",
@@ -19,8 +22,8 @@ const MASKED: [&str; 11] = [
     "firstTimestamp",
 ];
 
-/// Fields that the difference `managed-fields` leaves out.
-const UNSEEN: [&str; 1] = ["managedFields"];
+/// Field that the difference `callers` leaves out.
+const UNSEEN: &str = "extra";
 
 /// Headers that matter to clients.
 pub(crate) const HEADERS: [&str; 4] = ["content-type", "warning", "retry-after", "allow"];
@@ -46,8 +49,18 @@ pub(crate) fn masked(value: &Value) -> Value {
 
 fn masked_map(map: &Map<String, Value>) -> Map<String, Value> {
     let generated = map.get("generateName").and_then(Value::as_str);
-    let is_seen = |key: &str| !UNSEEN.contains(&key);
-    let entries = map.iter().filter(|(key, _)| is_seen(key)).map(|(key, value)| {
+    // The difference `reviews`.
+    let kind = map.get("spec").and(map.get("metadata")).and(map.get("kind"));
+    let kind = kind.and_then(Value::as_str).unwrap_or_default();
+    if kind.ends_with("Review") || kind == "TokenRequest" {
+        let mut plain = map.clone();
+        plain.insert("kind".to_owned(), json!(format!("<{kind}>")));
+        if let Some(metadata) = plain.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        return masked_map(&plain);
+    }
+    let entries = map.iter().filter(|(key, _)| *key != UNSEEN).map(|(key, value)| {
         let value = match (key.as_str(), value) {
             (key, Value::String(text)) if MASKED.contains(&key) && !text.is_empty() => {
                 json!(format!("<{key}>"))
@@ -64,17 +77,37 @@ fn masked_map(map: &Map<String, Value>) -> Map<String, Value> {
             ("columnDefinitions", Value::Array(columns)) => {
                 columns.iter().map(without_description).collect()
             }
+            // Their order depends on their times.
+            ("managedFields", Value::Array(entries)) => {
+                let mut entries: Vec<Value> = entries.iter().map(masked).collect();
+                let words = ["operation", "manager", "apiVersion", "subresource"];
+                entries.sort_by_key(|entry| words.map(|word| entry[word].to_string()));
+                Value::Array(entries)
+            }
+            // The difference `service-addresses`.
+            ("clusterIPs", Value::Array(all)) => all.iter().map(masked_address).collect(),
+            ("clusterIP", Value::String(_)) => masked_address(value),
+            ("nodePort" | "healthCheckNodePort", Value::Number(_)) => json!("<node port>"),
             // The age of an object in a table.
             ("cells", Value::Array(cells)) => cells.iter().map(masked_cell).collect(),
             _ => masked(value),
         };
-        (key.clone(), value)
+        // The fields of an owner are named by its UID.
+        (if key.starts_with("k:") { masked_text(key) } else { key.clone() }, value)
     });
     let mut out: Map<String, Value> = entries.collect();
     if out.get("taints") == Some(&json!([])) {
         out.remove("taints");
     }
     out
+}
+
+/// Replaces the address of a Service.
+fn masked_address(address: &Value) -> Value {
+    match address.as_str().map(str::parse::<std::net::IpAddr>) {
+        Some(Ok(_)) => json!("<address>"),
+        _ => address.clone(),
+    }
 }
 
 /// Returns a column without its description, which is the difference `column-descriptions`.
@@ -90,7 +123,20 @@ fn is_generated(prefix: &str, name: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| rest.len() == 5)
 }
 
+/// Returns a cell without ages, addresses and node ports.
 fn masked_cell(cell: &Value) -> Value {
+    if let Some(text) = cell.as_str().filter(|text| text.starts_with("10.")) {
+        return masked_address(&json!(text));
+    }
+    if let Some((port, rest)) = cell.as_str().and_then(|text| text.split_once(':'))
+        && let Some((node, protocol)) = rest.split_once('/')
+        && [port, node].iter().all(|part| part.parse::<u16>().is_ok())
+    {
+        return json!(format!("{port}:<node port>/{protocol}"));
+    }
+    if matches!(cell.as_str(), Some("admin" | "system:admin")) {
+        return json!("<username>");
+    }
     let seconds = cell.as_str().and_then(|text| text.strip_suffix('s'));
     match seconds {
         Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
@@ -165,8 +211,8 @@ fn difference(path: &str, ours: &Value, theirs: &Value, out: &mut Vec<String>) {
                 let below = format!("{path}.{key}");
                 match (a.get(key), b.get(key)) {
                     (Some(a), Some(b)) => difference(&below, a, b, out),
-                    (Some(a), None) => out.push(format!("{below}: {a} is too much")),
-                    (None, Some(b)) => out.push(format!("{below}: {b} is missing")),
+                    (Some(a), None) => out.push(format!("{below}: {} is too much", short(a))),
+                    (None, Some(b)) => out.push(format!("{below}: {} is missing", short(b))),
                     (None, None) => {}
                 }
             }
@@ -176,7 +222,14 @@ fn difference(path: &str, ours: &Value, theirs: &Value, out: &mut Vec<String>) {
                 difference(&format!("{path}[{at}]"), a, b, out);
             }
         }
-        (a, b) if a != b => out.push(format!("{path}: {a}\n        instead of {b}")),
+        (a, b) if a != b => {
+            out.push(format!("{path}: {}\n        instead of {}", short(a), short(b)));
+        }
         _ => {}
     }
+}
+
+/// Returns the start of a value, because some sequences send large ones.
+fn short(value: &Value) -> String {
+    value.to_string().chars().take(1000).collect()
 }

@@ -7,9 +7,15 @@
 mod answer;
 mod differences;
 #[cfg(test)]
+mod generated;
+#[cfg(test)]
 mod notation;
 #[cfg(test)]
+mod schemas;
+#[cfg(test)]
 mod servers;
+#[cfg(test)]
+mod sessions;
 
 use std::{collections::BTreeSet, io::Write as _, path::Path};
 
@@ -19,7 +25,7 @@ use mco_testkit::api::{Programs, shared};
 use self::{
     differences::DIFFERENCES,
     notation::Sequence,
-    servers::{Server, Servers},
+    servers::{ABSENT, Server, Servers},
 };
 
 /// The sequences, by the name of their file.
@@ -37,7 +43,38 @@ const FILES: &[(&str, &str)] = &[
     ("patches", include_str!("sequences/patches.txt")),
     ("deletes", include_str!("sequences/deletes.txt")),
     ("watches", include_str!("sequences/watches.txt")),
+    ("managed", include_str!("sequences/managed.txt")),
+    ("apply", include_str!("sequences/apply.txt")),
+    ("collection", include_str!("sequences/collection.txt")),
+    ("kinds", include_str!("sequences/kinds.txt")),
+    ("services", include_str!("sequences/services.txt")),
+    ("endpoints", include_str!("sequences/endpoints.txt")),
+    ("replicasets", include_str!("sequences/replicasets.txt")),
+    ("jobs", include_str!("sequences/jobs.txt")),
+    ("roles", include_str!("sequences/roles.txt")),
+    ("reviews", include_str!("sequences/reviews.txt")),
+    ("certificates", include_str!("sequences/certificates.txt")),
+    ("priorities", include_str!("sequences/priorities.txt")),
+    ("policies", include_str!("sequences/policies.txt")),
+    ("definitions", include_str!("sequences/definitions.txt")),
+    ("users", include_str!("sequences/users.txt")),
+    ("encodings", include_str!("sequences/encodings.txt")),
+    ("subresources", include_str!("sequences/subresources.txt")),
+    ("merges", include_str!("sequences/merges.txt")),
+    ("evictions", include_str!("sequences/evictions.txt")),
+    ("options", include_str!("sequences/options.txt")),
+    ("volumes", include_str!("sequences/volumes.txt")),
 ];
+
+/// Sequences for every kind, and a valid object of each.
+const EVERY_KIND: &str = include_str!("sequences/every_kind.txt");
+const SAMPLES: &str = include_str!("sequences/samples.txt");
+
+/// Returns all sequences.
+fn sequences() -> Vec<Sequence> {
+    let of_files = FILES.iter().flat_map(|(file, text)| notation::parse(file, text));
+    of_files.chain(notation::parse_for_kinds("every_kind", EVERY_KIND, SAMPLES)).collect()
+}
 
 /// Number of sequences that run at the same time.
 const PARALLEL: usize = 6;
@@ -54,32 +91,39 @@ async fn both_servers_answer_the_same() {
     let below = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let real = shared(&programs, below).as_ref().expect("kube-apiserver starts");
     let servers = Servers::start(real).await.expect("both servers start");
-    let sequences: Vec<Sequence> =
-        FILES.iter().flat_map(|(file, text)| notation::parse(file, text)).collect();
+    let sequences = sequences();
     let count = sequences.len();
+    let written: usize = FILES.iter().map(|(file, text)| notation::parse(file, text).len()).sum();
+    let _ = writeln!(
+        std::io::stderr(),
+        "{count} sequences, {written} of them and those of every kind are written"
+    );
     let runs = sequences.into_iter().enumerate().map(|(at, sequence)| {
         let servers = &servers;
-        async move { run(servers, at, &sequence).await }
+        async move { run(servers, &format!("s{at}"), &sequence).await }
     });
-    let findings: Vec<String> = futures::stream::iter(runs)
+    let mut findings: Vec<String> = futures::stream::iter(runs)
         .buffer_unordered(PARALLEL)
         .flat_map(futures::stream::iter)
         .collect()
         .await;
+    findings.extend(schemas::compare(&servers).await);
     assert!(
         findings.is_empty(),
         "{} answers of {count} sequences differ:\n{}",
         findings.len(),
         findings.join("\n")
     );
+    let runtime = tokio::runtime::Handle::current();
+    let found = tokio::task::block_in_place(|| generated::run(&servers, &runtime));
+    assert_eq!(found, None, "the answers to a generated sequence differ");
 }
 
 /// Runs a sequence on both servers. Returns the answers that differ.
-async fn run(servers: &Servers, at: usize, sequence: &Sequence) -> Vec<String> {
-    let namespace = format!("s{at}");
+async fn run(servers: &Servers, namespace: &str, sequence: &Sequence) -> Vec<String> {
     let (mut embedded, mut real) = tokio::join!(
-        Server::new(&servers.embedded, &namespace),
-        Server::new(&servers.real, &namespace)
+        Server::new(&servers.embedded, namespace),
+        Server::new(&servers.real, namespace)
     );
     let mut findings = Vec::new();
     for step in &sequence.steps {
@@ -87,14 +131,28 @@ async fn run(servers: &Servers, at: usize, sequence: &Sequence) -> Vec<String> {
         let mut differences = Vec::new();
         answer::compare(&ours, &theirs, &mut differences);
         let place = || format!("{}: {}\n  {}", sequence.file, sequence.title, step.text);
+        if let Some(answer) = [&ours, &theirs].into_iter().find(|it| it.code == ABSENT) {
+            let body = &answer.body;
+            findings.push(format!("{}\n    the awaited answer did not come: {body}", place()));
+            break;
+        }
         match (&step.difference, differences.is_empty()) {
             (None, false) => {
                 findings.push(format!("{}\n    {}", place(), differences.join("\n    ")));
             }
-            (Some(name), true) => {
+            (Some(mark), true) => {
+                let name = &mark.name;
                 findings.push(format!("{}\n    does not differ by {name} any more", place()));
             }
-            (None, true) | (Some(_), false) => {}
+            // The codes of a marked request are compared too.
+            (Some(mark), false) => {
+                let codes = (ours.code, theirs.code);
+                if mark.codes.unwrap_or((theirs.code, theirs.code)) != codes {
+                    let rest = differences.join("\n    ");
+                    findings.push(format!("{}\n    codes {codes:?}\n    {rest}", place()));
+                }
+            }
+            (None, true) => {}
         }
     }
     findings
@@ -104,9 +162,14 @@ async fn run(servers: &Servers, at: usize, sequence: &Sequence) -> Vec<String> {
 fn every_difference_has_a_name_and_is_in_use() {
     let known: BTreeSet<&str> = DIFFERENCES.iter().map(|one| one.name).collect();
     assert_eq!(known.len(), DIFFERENCES.len(), "two differences have the same name");
-    let sequences = FILES.iter().flat_map(|(file, text)| notation::parse(file, text));
-    let marked: BTreeSet<String> =
-        sequences.flat_map(|it| it.steps).filter_map(|step| step.difference).collect();
+    let mut marked: BTreeSet<String> = sequences()
+        .into_iter()
+        .flat_map(|it| it.steps)
+        .filter_map(|step| step.difference)
+        .map(|it| it.name)
+        .collect();
+    let lines = sessions::SESSIONS.iter().flat_map(|(_, text)| sessions::parse(text));
+    marked.extend(lines.filter_map(|line| line.difference));
     let marked: BTreeSet<&str> = marked.iter().map(String::as_str).collect();
     let whole: BTreeSet<&str> =
         DIFFERENCES.iter().filter(|one| one.is_masked).map(|one| one.name).collect();

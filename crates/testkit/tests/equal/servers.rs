@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use http::{Request, Response, header};
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
-use mco_apiserver::{ApiServer, PodDeletion, Settings};
+use mco_apiserver::{ApiServer, Authorization, Controllers, PodDeletion, Settings};
 use mco_testkit::{
     PATIENCE,
     api::{ApiServer as _, KubeApiServer},
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     answer::{Answer, HEADERS, masked},
-    notation::Step,
+    notation::{Awaited, Step},
 };
 
 /// Clients of both servers.
@@ -24,13 +24,21 @@ pub(crate) struct Servers {
     pub(crate) real: Client,
 }
 
+/// The name that the client of kube-apiserver gives itself.
+const AGENT: &str = "mco/0";
+
 /// Definitions of the custom kinds that sequences use.
 const DEFINITIONS: [&str; 3] = ["machineconfigs", "machineconfigpools", "kubeletconfigs"];
 
 impl Servers {
     /// Starts the embedded server and installs the custom kinds on both.
     pub(crate) async fn start(real: &KubeApiServer) -> anyhow::Result<Self> {
-        let settings = Settings { pods: PodDeletion::ByKubelet, ..Settings::default() };
+        let settings = Settings {
+            pods: PodDeletion::ByKubelet,
+            controllers: Controllers::Off,
+            authorization: Authorization::Roles,
+            ..Settings::default()
+        };
         let embedded = Client::new(ApiServer::in_memory(settings).await?, "default");
         let real = mco_cluster::client::connect(Some(real.kubeconfig())).await?;
         let servers = Self { embedded, real };
@@ -68,6 +76,12 @@ async fn define(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Code of an answer that is not the awaited one.
+pub(crate) const ABSENT: u16 = 0;
+
+/// Maximum time until policies, roles and definitions take effect.
+const AWAITED: Duration = Duration::from_mins(1);
+
 /// Number of times that a request is sent again. Each waits three seconds for the cache of the server.
 const RETRIES: usize = 20;
 
@@ -87,17 +101,27 @@ impl<'a> Server<'a> {
             ("/api/v1/namespaces", json!({"metadata": {"name": namespace}})),
             (accounts.as_str(), account),
         ] {
-            let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
+            let request = Request::post(uri)
+                .header(header::CONTENT_TYPE, "application/json")
+                .header(header::USER_AGENT, AGENT);
             let request = request.body(Body::from(body.to_string().into_bytes()));
             let made = client.send(request.expect("a request")).await.expect("an answer");
             assert_eq!(made.status().as_u16(), 201, "{uri}");
         }
-        let variables = BTreeMap::from([("$NS", namespace.to_owned())]);
+        let megabyte = "x".repeat(1024 * 1024);
+        let variables = BTreeMap::from([
+            ("$NS", namespace.to_owned()),
+            ("$600K", "x".repeat(600 * 1024)),
+            ("$1M", megabyte),
+        ]);
         Self { client, variables }
     }
 
     /// Sends one request, again while the server says that its cache is behind what it has stored.
     pub(crate) async fn send(&mut self, step: &Step) -> Answer {
+        if let Some(awaited) = step.awaited {
+            return self.send_until(step, awaited).await;
+        }
         for _ in 0..RETRIES {
             let answer = self.send_once(step).await;
             if !answer.body.to_string().contains("ResourceVersionTooLarge") || self.is_ahead(step) {
@@ -106,6 +130,26 @@ impl<'a> Server<'a> {
             self.write_unrelated().await;
         }
         self.send_once(step).await
+    }
+
+    /// Sends a request until the awaited answer comes, or for a limited time.
+    async fn send_until(&mut self, step: &Step, awaited: Awaited) -> Answer {
+        let deadline = tokio::time::Instant::now() + AWAITED;
+        loop {
+            let answer = self.send_once(step).await;
+            let has_come = match awaited {
+                Awaited::Success => answer.code < 400,
+                Awaited::Refusal => answer.code >= 400,
+                Awaited::Reason => answer.body.pointer("/status/reason").is_some(),
+            };
+            if has_come {
+                return answer;
+            }
+            if tokio::time::Instant::now() > deadline {
+                return Answer { code: ABSENT, ..answer };
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Creates a ConfigMap outside the sequences. With the etcd of Debian the cache of kube-apiserver
@@ -132,10 +176,17 @@ impl<'a> Server<'a> {
         let mut request = Request::builder()
             .method(step.method.clone())
             .uri(target)
-            .header(header::ACCEPT, step.accept)
-            .header(header::USER_AGENT, "tester/1.0");
+            .header(header::ACCEPT, &step.accept)
+            .header(header::USER_AGENT, AGENT);
         if !step.media.is_empty() {
-            request = request.header(header::CONTENT_TYPE, step.media);
+            request = request.header(header::CONTENT_TYPE, &step.media);
+        }
+        if let Some(user) = &step.user {
+            let user = self.filled(user);
+            if user.starts_with("system:node:") {
+                request = request.header("impersonate-group", "system:nodes");
+            }
+            request = request.header("impersonate-user", user);
         }
         let body = self.filled(&step.body).into_bytes();
         let request =
