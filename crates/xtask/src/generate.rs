@@ -10,7 +10,17 @@ const HEADER: &str = "# Generated from the types in crates/api by `make gen`. Do
 /// Writes all generated files below `root`, the root of the workspace.
 pub(crate) fn all(root: &Path) -> anyhow::Result<()> {
     crds(&root.join("deploy/crds"))?;
-    manifests(&root.join("deploy"))
+    manifests(&root.join("deploy"))?;
+    page(&root.join(xtask::pages::API_SERVER))
+}
+
+/// Writes the generated part of the page about the embedded API server.
+#[expect(clippy::disallowed_methods, reason = "a development tool writes into the source tree")]
+fn page(path: &Path) -> anyhow::Result<()> {
+    let named = || path.display().to_string();
+    let page = std::fs::read_to_string(path).with_context(named)?;
+    let page = xtask::pages::api_server(&page).context("the page has no generated part")?;
+    std::fs::write(path, page).with_context(named)
 }
 
 /// Writes the manifests.

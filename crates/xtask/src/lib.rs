@@ -5,6 +5,7 @@ pub mod image;
 pub mod layout;
 pub mod manifests;
 pub mod mutants;
+pub mod pages;
 pub mod release;
 pub mod suite;
 

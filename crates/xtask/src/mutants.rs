@@ -23,9 +23,9 @@ use anyhow::{Context as _, bail, ensure};
 
 pub use self::list::ALL;
 
-/// Time that the tests of one mutation may take. A mutation that only hangs is not caught: a developer
-/// would not know what broke.
-const LIMIT: Duration = Duration::from_mins(5);
+/// Time that the tests of one mutation may take: more than the longest wait of a test, which fails with
+/// what it waited for. A mutation that only hangs is not caught: a developer would not know what broke.
+const LIMIT: Duration = Duration::from_mins(7);
 
 /// Pause between two looks at a running test.
 const INTERVAL: Duration = Duration::from_millis(200);

@@ -212,4 +212,4 @@ pub(super) const SERVER_OWN: &[Rule] = &[Rule("", &["configmaps"], WATCH)];
 pub(super) const DAEMON_OWN: &[Rule] = &[Rule("", &["configmaps:kubeconfig-data"], &["get"])];
 
 /// Rules for events.
-pub(super) const EVENTS: &[Rule] = &[Rule("events.k8s.io", &["events"], &["create", "patch"])];
+pub(super) const EVENTS: &[Rule] = &[Rule("", &["events"], &["create", "patch"])];

@@ -7,6 +7,7 @@ mod image;
 mod layers;
 mod layout;
 mod mutants;
+mod pages;
 mod release;
 mod sources;
 mod words;
