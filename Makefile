@@ -15,6 +15,10 @@ FIRST ?= 0
 CUTS ?= 300
 STATES ?= 6000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# CI builds once, so that the state of incremental builds would cost time and half of the disk for nothing.
+ifdef CI
+export CARGO_INCREMENTAL := 0
+endif
 
 .PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc build-tests unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
 
