@@ -17,6 +17,7 @@ mod recount;
 mod review;
 mod route;
 mod scale;
+mod steps;
 mod terminate;
 mod watch;
 mod write;
@@ -180,7 +181,7 @@ impl Server {
             outage: Outage::default(),
         };
         for definition in server.store.list(builtin::CRDS, None, None).0 {
-            server.register(&definition.value, true);
+            server.register(&definition.value(), true);
         }
         Ok(server)
     }
@@ -270,6 +271,7 @@ impl Server {
                  ({size} vs. {MAX_MESSAGE})"
             )),
             WriteError::TooLarge(_) => Failure::unexplained("etcdserver: request is too large"),
+            WriteError::TooDeep => Failure::bad_request(format!("{} {name:?}: {error}", resource.kind)),
         }
     }
 
@@ -283,7 +285,7 @@ impl Server {
                 let resource = namespaces.expect("namespaces are a built-in resource");
                 Err(Failure::not_found(&resource, namespace))
             }
-            Some(found) if object::is_deleting(&found.value) => {
+            Some(found) if found.head.is_deleting => {
                 let why = format!(
                     "unable to create new content in namespace {namespace} because it is being \
                      terminated"

@@ -1,5 +1,7 @@
 //! Authentication by tokens of service accounts, and authorization by the stored roles.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, header, request::Parts};
 use serde_json::{Value, json};
 
@@ -13,7 +15,7 @@ use crate::{
     object,
     review::{Claims, Identity},
     service::Authorization,
-    store::Key,
+    store::{Key, Object},
 };
 
 const ROLES: &str = "roles.rbac.authorization.k8s.io";
@@ -51,7 +53,7 @@ impl Server {
             let key = Key::new(namespace, object::text(reference, &["name"]));
             let found = self.store.get(collection, &key);
             found.is_some_and(|it| {
-                object::meta(&it.value, "uid") == object::text(reference, &["uid"])
+                *it.head.uid == *object::text(reference, &["uid"])
             })
         };
         let is_valid = lives("serviceaccount", "serviceaccounts", namespace)
@@ -148,7 +150,7 @@ impl Server {
         for grant in self.grants(caller, &access.namespace) {
             match self.role(&grant) {
                 Ok(role) => {
-                    if authorize::rules(&role).iter().any(|rule| authorize::allows(rule, access)) {
+                    if authorize::rules(&role.value()).iter().any(|rule| authorize::allows(rule, access)) {
                         return Decision { is_allowed: true, reason: grant.reason };
                     }
                 }
@@ -170,10 +172,9 @@ impl Server {
             Opinion::None(why) => Some(why),
             Opinion::IfRelated => {
                 let pods = self.store.list("pods", Some(&access.namespace), None).0;
-                let is_related = |pod: &Value| {
-                    object::text(pod, &["spec", "nodeName"]) == node && node::uses(pod, access)
-                };
-                let is_allowed = pods.iter().any(|pod| is_related(&pod.value));
+                let is_related =
+                    |pod: &Object| *pod.head.node == *node && node::uses(&pod.value(), access);
+                let is_allowed = pods.iter().any(|pod| is_related(pod));
                 (!is_allowed)
                     .then(|| format!("no relationship found between node '{node}' and this object"))
             }
@@ -196,7 +197,7 @@ impl Server {
         let name = call.name.as_deref().unwrap_or(named);
         let refusal = node::refusal(&NodeWrite {
             node,
-            uid: stored.as_ref().map(|it| object::meta(&it.value, "uid")),
+            uid: stored.as_ref().map(|it| &*it.head.uid),
             resource: &call.resource.qualified(),
             subresource: &call.subresource,
             namespace: call.namespace.as_deref().unwrap_or(""),
@@ -216,11 +217,11 @@ impl Server {
         if !namespace.is_empty() {
             bindings.extend(self.store.list(ROLE_BINDINGS, Some(namespace), None).0);
         }
-        bindings.iter().filter_map(|one| authorize::grant(&one.value, caller)).collect()
+        bindings.iter().filter_map(|one| authorize::grant(&one.value(), caller)).collect()
     }
 
     /// Returns the role of a grant.
-    pub(super) fn role(&self, grant: &Grant) -> Result<Value, String> {
+    pub(super) fn role(&self, grant: &Grant) -> Result<Arc<Object>, String> {
         let (collection, namespace) = match grant.kind.as_str() {
             "Role" => (ROLES, grant.namespace.as_str()),
             _ => (CLUSTER_ROLES, ""),
@@ -228,7 +229,6 @@ impl Server {
         let found = self.store.get(collection, &Key::new(namespace, &grant.role));
         let kind = grant.kind.to_lowercase();
         found
-            .map(|it| it.value.clone())
             .ok_or_else(|| format!("{kind}.rbac.authorization.k8s.io \"{}\" not found", grant.role))
     }
 
@@ -236,7 +236,7 @@ impl Server {
     pub(super) fn rules_of(&self, caller: &Identity, namespace: &str) -> Vec<Value> {
         let roles = self.grants(caller, namespace).into_iter();
         let roles = roles.filter_map(|grant| self.role(&grant).ok());
-        roles.flat_map(|role| authorize::rules(&role).to_vec()).collect()
+        roles.flat_map(|role| authorize::rules(&role.value()).to_vec()).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{Body, Call, Server, answer};
-use crate::{failure::Failure, object, select::Selector, store::Key};
+use crate::{failure::Failure, select::Selector, store::Key};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a \
     consistent list result. You can start a new list without the continue parameter.";
@@ -77,7 +77,7 @@ impl Server {
             }
         };
         if !selector.is_everything() {
-            objects.retain(|one| selector.matches(&one.value));
+            objects.retain(|one| selector.selects(one));
         }
         let mut meta = Map::new();
         meta.insert("resourceVersion".into(), version.to_string().into());
@@ -89,7 +89,7 @@ impl Server {
             let left = objects.len() - limit;
             objects.truncate(limit);
             if let Some(last) = objects.last() {
-                let after = Key::new(object::namespace(&last.value), object::name(&last.value));
+                let after = last.key();
                 meta.insert("continue".into(), Page { version, after }.write().into());
             }
             if selector.is_everything() {

@@ -246,7 +246,7 @@ impl Server {
                 let options = options(&parts.headers, &body)?;
                 let old = self.store.get(&call.resource.collection, &call.key());
                 if let Some(old) = &old {
-                    self.check_write(&call, "DELETE", None, Some(&old.value))?;
+                    self.check_write(&call, "DELETE", None, Some(&old.value()))?;
                 }
                 let response = self.delete(&call, &options).await?;
                 let is_gone = call.query.dry_run

@@ -178,3 +178,24 @@ async fn a_policy_denies_writes_until_it_is_deleted() {
     assert_eq!(send(&admin, "DELETE", &format!("{bindings}/b"), &Value::Null).await.0, 200);
     create(&admin, maps, json!({"metadata": {"name": "a"}})).await;
 }
+
+#[tokio::test]
+async fn a_policy_about_deletes_holds_for_a_whole_collection() {
+    let admin = Client::new(server().await, "default");
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"],
+        "resources": ["configmaps"]});
+    let spec = json!({"matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "oldObject.metadata.name != 'kept'"}]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+    create(&admin, &format!("{policies}/validatingadmissionpolicies"), policy).await;
+    let binding = json!({"metadata": {"name": "b"},
+        "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+    create(&admin, &format!("{policies}/validatingadmissionpolicybindings"), binding).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    create(&admin, maps, json!({"metadata": {"name": "kept"}})).await;
+    for path in [format!("{maps}/kept"), maps.to_owned()] {
+        assert_eq!(send(&admin, "DELETE", &path, &Value::Null).await.0, 422, "{path}");
+    }
+    assert_eq!(send(&admin, "GET", &format!("{maps}/kept"), &Value::Null).await.0, 200);
+}
