@@ -44,6 +44,7 @@ use crate::{
     query::Query,
     resource::{Resource, builtin, catalog::Catalog, crd},
     review::{Claims, Identity},
+    schema::cel::Programs,
     service::{Authorization, Controllers, OnDenied, PodDeletion, Settings},
     store::{Key, OpenError, Put, Store, Write, WriteError},
     token::TokenKey,
@@ -78,6 +79,8 @@ pub(crate) struct Server {
     on_denied: Option<OnDenied>,
     /// Signs the tokens of service accounts.
     tokens: TokenKey,
+    /// The compiled expressions of admission policies.
+    programs: Programs,
     /// Serializes evictions, because two concurrent ones could use the same allowed disruption.
     evictions: tokio::sync::Mutex<()>,
     /// Held while a definition is stored and the catalog updated, so that the catalog matches the
@@ -167,6 +170,7 @@ impl Server {
             catalog: Catalog::new(),
             openapi: Documents::default(),
             tokens: TokenKey::new([entropy(), entropy()]),
+            programs: Programs::default(),
             clock,
             entropy,
             pods,
@@ -236,7 +240,18 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
+        let (method, uri, user) = (parts.method.clone(), parts.uri.clone(), caller.user.clone());
         let answered = self.answer(parts, body, caller).await;
+        let (code, why) = match &answered {
+            Ok(response) => (response.status(), ""),
+            Err(failure) => (failure.code, failure.message.as_str()),
+        };
+        let path = uri.path();
+        if code.is_server_error() {
+            tracing::error!(%method, path, user, code = code.as_u16(), why, "Failed to answer a request");
+        } else {
+            tracing::debug!(%method, path, user, code = code.as_u16(), why, "Answered a request");
+        }
         answered.unwrap_or_else(|failure| answer::refuse(&failure))
     }
 

@@ -388,21 +388,38 @@ fn prepare(
         (Put::Keep(value), Some(_)) => (value, ChangeKind::Modified),
         (Put::Remove(value), _) => (value, ChangeKind::Deleted),
     };
-    let (mut value, mut text) = encoded(value, version);
-    if kind != ChangeKind::Deleted && check_size(&text).is_err() {
-        // Compat: an object that is too large only with the owners of its fields is stored without
-        // them.
-        fields::drop_meta(&mut value, "managedFields");
-        (value, text) = encoded(value, version);
-        check_size(&text)?;
-    }
-    let object = Arc::new(Object::new(collection, value, text, version));
+    // A deletion must not fail because of the size of what it removes.
+    let most = if kind == ChangeKind::Deleted { usize::MAX } else { MAX_OBJECT };
+    let object = Arc::new(limited(collection, stamp(value, version), version, most)?);
     Ok(Change { kind, object, before })
 }
 
+/// Encodes an object, or fails if it exceeds a limit.
+fn limited(
+    collection: &str,
+    mut value: Value,
+    version: u64,
+    most: usize,
+) -> Result<Object, WriteError> {
+    let mut text = encoded(&value);
+    if check_size(&text, most).is_err() {
+        // Compat: an object that is too large only with the owners of its fields is stored without
+        // them.
+        fields::drop_meta(&mut value, "managedFields");
+        text = encoded(&value);
+        check_size(&text, most)?;
+    }
+    Ok(Object::new(collection, value, text, version))
+}
+
+/// Returns an object as it would be stored.
+pub(crate) fn unstored(value: Value, version: u64) -> Result<Object, WriteError> {
+    limited("", value, version, MAX_OBJECT)
+}
+
 /// Fails if the text of an object exceeds a limit.
-fn check_size(text: &[u8]) -> Result<(), WriteError> {
-    if text.len() > MAX_OBJECT {
+fn check_size(text: &[u8], most: usize) -> Result<(), WriteError> {
+    if text.len() > most {
         return Err(WriteError::TooLarge(text.len()));
     }
     if depth(text) > MAX_DEPTH {
@@ -431,16 +448,20 @@ fn depth(text: &[u8]) -> usize {
     most
 }
 
-/// Sets the object's `resourceVersion` and encodes it.
-fn encoded(mut value: Value, version: u64) -> (Value, Vec<u8>) {
+/// Sets the object's `resourceVersion`.
+fn stamp(mut value: Value, version: u64) -> Value {
     fields::set_meta(&mut value, "resourceVersion", version.to_string());
-    let text = serde_json::to_vec(&value).expect("a JSON value can be encoded");
-    (value, text)
+    value
 }
 
-/// Returns an object that is shown and not stored.
+fn encoded(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).expect("a JSON value can be encoded")
+}
+
+/// Returns a change of a stored object that is shown and not stored.
 pub(crate) fn stamped(value: Value, version: u64) -> Object {
-    let (value, text) = encoded(value, version);
+    let value = stamp(value, version);
+    let text = encoded(&value);
     Object::new("", value, text, version)
 }
 

@@ -78,14 +78,19 @@ impl Server {
         Some((account(user, namespace), Claims { uid, extra }))
     }
 
-    /// Returns the caller that a request acts for: the one that it names, if the caller may
-    /// impersonate, or the caller itself.
-    pub(super) fn acting(&self, parts: &Parts, caller: Identity) -> Result<Identity, Failure> {
+    /// Returns the caller that a request acts for, with its claims: the one that it names, if the
+    /// caller may impersonate, or the caller itself.
+    pub(super) fn acting(
+        &self,
+        parts: &Parts,
+        caller: Identity,
+    ) -> Result<(Identity, Claims), Failure> {
         let of = |name: &str| {
             let values = parts.headers.get_all(name).into_iter();
             values.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect::<Vec<_>>()
         };
         let mut caller = caller;
+        let mut claims = parts.extensions.get::<Claims>().cloned().unwrap_or_default();
         if let Some(user) = of("impersonate-user").into_iter().next() {
             let groups = of("impersonate-group");
             let asked = |resource: &str, name: &str| Access {
@@ -94,7 +99,14 @@ impl Server {
                 name: name.to_owned(),
                 ..Access::default()
             };
-            self.authorize(&caller, &asked("users", &user))?;
+            match user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':')) {
+                Some((namespace, name)) => {
+                    let mut account = asked("serviceaccounts", name);
+                    namespace.clone_into(&mut account.namespace);
+                    self.authorize(&caller, &account)?;
+                }
+                None => self.authorize(&caller, &asked("users", &user))?,
+            }
             for group in &groups {
                 self.authorize(&caller, &asked("groups", group))?;
             }
@@ -104,6 +116,7 @@ impl Server {
                 }
                 _ => Identity { user, groups },
             };
+            claims = Claims::default();
         }
         let is_known = caller.groups.iter().any(|group| group == AUTHENTICATED);
         let is_anonymous = caller.user == "system:anonymous";
@@ -112,7 +125,7 @@ impl Server {
         } else if !is_anonymous && !is_known {
             caller.groups.push(AUTHENTICATED.to_owned());
         }
-        Ok(caller)
+        Ok((caller, claims))
     }
 
     /// Fails if the caller may not do this.

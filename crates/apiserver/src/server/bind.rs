@@ -23,7 +23,7 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let key = call.key();
         let name = object::name(binding);
-        if !name.is_empty() && name != key.name {
+        if name != key.name {
             let message = "name in URL does not match name in Binding object";
             return Err(Failure::bad_request(message));
         }

@@ -83,8 +83,8 @@ impl Server {
             Failure::denied(request.resource, request.name, denial.reason, &message)
         };
         let parameters = self.parameters(policy, binding, request).map_err(refusal)?;
-        let mut denials =
-            parameters.iter().filter_map(|one| policy::evaluate(policy, request, one));
+        let evaluate = |one: &Value| policy::evaluate(policy, request, one, &self.programs);
+        let mut denials = parameters.iter().filter_map(evaluate);
         match denials.next() {
             Some(denial) => Err(refusal(denial)),
             None => Ok(()),

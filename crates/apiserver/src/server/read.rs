@@ -9,6 +9,7 @@ use crate::{failure::Failure, select::Selector, store::Key};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a \
     consistent list result. You can start a new list without the continue parameter.";
+const FOREIGN_PAGE: &str = "continue key is not valid: it was not made by this server";
 const VERSION_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
 
 /// Validates how much of each object the rows of a table include.
@@ -65,6 +66,9 @@ impl Server {
             return Err(Failure::future_version(asked, current));
         }
         let exact = match &page {
+            Some(page) if page.version > current => {
+                return Err(Failure::bad_request(FOREIGN_PAGE));
+            }
             Some(page) => Some(page.version),
             None => asked.filter(|_| query.exact),
         };
@@ -123,7 +127,7 @@ impl Page {
             Some(Self { version: value.get("rv")?.as_u64()?, after })
         };
         let page = read().ok_or_else(|| {
-            Failure::bad_request("continue key is not valid: it was not made by this server")
+            Failure::bad_request(FOREIGN_PAGE)
         })?;
         Ok(Some(page))
     }

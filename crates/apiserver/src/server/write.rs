@@ -19,7 +19,7 @@ use crate::{
         ssa,
     },
     resource::{Resource, builtin},
-    store::{Key, Object, Put, Write, WriteError, stamped},
+    store::{Key, Object, Put, Write, WriteError, unstored},
 };
 use check::{as_patch, check_applied, check_kind, check_patched, place, undeterminable};
 
@@ -137,8 +137,7 @@ impl Server {
             return Err(WriteError::Stale);
         }
         let (Put::Keep(value) | Put::Remove(value)) = put;
-        let text = serde_json::to_vec(&value).expect("a JSON value can be encoded");
-        Ok(Arc::new(Object::new(collection, value, text, 0)))
+        unstored(value, 0).map(Arc::new)
     }
 
     /// Replaces an object or its status.
@@ -282,7 +281,8 @@ impl Server {
             }
             let gone = dependents::is_finished(resource, &admitted.object);
             if call.query.dry_run {
-                let shown = stamped(admitted.object, old.version);
+                let shown = unstored(admitted.object, old.version)
+                    .map_err(|error| Self::commit_failure(resource, &key.name, &error))?;
                 return Ok(self.show(call, StatusCode::OK, &shown));
             }
             let put = if gone { Put::Remove(admitted.object) } else { Put::Keep(admitted.object) };

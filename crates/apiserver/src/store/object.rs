@@ -55,13 +55,11 @@ impl Object {
 
     /// Returns the object as a tree.
     pub(crate) fn value(&self) -> Cow<'_, Value> {
-        match &self.tree {
-            Some(tree) => Cow::Borrowed(tree),
-            None => {
-                let read = serde_json::from_slice(&self.bytes);
-                Cow::Owned(read.expect("the store encoded this text"))
-            }
+        if let Some(tree) = &self.tree {
+            return Cow::Borrowed(tree);
         }
+        let read = serde_json::from_slice(&self.bytes);
+        Cow::Owned(read.expect("the store encoded this text"))
     }
 
     /// Returns the object as a tree of its own.

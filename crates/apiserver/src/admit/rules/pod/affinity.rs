@@ -172,7 +172,7 @@ pub(super) fn spread(pod: &Value, place: &str) -> Vec<Fault> {
         let of = |field| object::text(one, &[field]);
         let skew = one.get("maxSkew").and_then(Value::as_i64).unwrap_or(0);
         if skew <= 0 {
-            let rule = "must be greater than 0";
+            let rule = "must be greater than zero";
             faults.push(Fault::invalid(format!("{place}.maxSkew"), &json!(skew), rule));
         }
         let (key, action) = (of("topologyKey"), of("whenUnsatisfiable"));

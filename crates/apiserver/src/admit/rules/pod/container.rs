@@ -26,9 +26,10 @@ pub(super) fn all(pod: &Value, place: &str, volumes: &BTreeSet<String>) -> Vec<F
             if !name.is_empty() && !names.insert(name) {
                 faults.push(Fault::duplicate(format!("{place}.name"), name));
             }
-            faults.extend(match is_init {
-                true => probe::of_init(container, &place, grace),
-                false => probe::all(container, &place, grace),
+            faults.extend(if is_init {
+                probe::of_init(container, &place, grace)
+            } else {
+                probe::all(container, &place, grace)
             });
         }
     }

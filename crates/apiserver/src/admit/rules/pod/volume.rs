@@ -28,15 +28,15 @@ pub(super) fn all(pod: &Value, place: &str, faults: &mut Vec<Fault>) -> BTreeSet
         let place = format!("{place}.volumes[{at}]");
         let mut found = source(volume, &place);
         let name = object::text(volume, &["name"]);
-        let named = format!("{place}.name");
+        let at = format!("{place}.name");
         if name.is_empty() {
-            found.push(Fault::required(named.clone(), ""));
+            found.push(Fault::required(at.clone(), ""));
         }
         for rule in name::label_faults(name).iter().filter(|_| !name.is_empty()) {
-            found.push(Fault::invalid(named.clone(), &json!(name), rule));
+            found.push(Fault::invalid(at.clone(), &json!(name), rule));
         }
         if names.contains(name) {
-            found.push(Fault::duplicate(named, name));
+            found.push(Fault::duplicate(at, name));
         }
         if found.is_empty() {
             names.insert(name.to_owned());
