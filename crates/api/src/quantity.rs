@@ -350,9 +350,8 @@ mod tests {
         assert!(nanos("1Gi") > nanos("1G"));
         assert_eq!(nanos("0.1"), nanos("100m"));
         assert!(nanos("1e900") > nanos("1E"));
-        let numbers = ["1500m", "2Gi", "1e3"].map(|text| {
-            Quantity::parse(text).expect(text).approximate()
-        });
+        let numbers =
+            ["1500m", "2Gi", "1e3"].map(|text| Quantity::parse(text).expect(text).approximate());
         assert_eq!(numbers.map(|number| number.to_string()), ["1.5", "2147483648", "1000"]);
     }
 

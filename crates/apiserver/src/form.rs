@@ -49,11 +49,8 @@ pub(crate) fn native(resource: &Resource, stored: &Bytes) -> Option<Bytes> {
         return None;
     }
     // The keys of a stored object are sorted, so that these two come first.
-    let head = format!(
-        "{{\"apiVersion\":\"{}\",\"kind\":\"{}\",",
-        resource.api_version(),
-        resource.kind
-    );
+    let head =
+        format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", resource.api_version(), resource.kind);
     stored.starts_with(head.as_bytes()).then(|| stored.slice(head.len()..))
 }
 

@@ -145,11 +145,7 @@ pub(crate) fn evaluate(
     })
 }
 
-fn run(
-    expression: &str,
-    context: &Context<'_, '_>,
-    programs: &Programs,
-) -> Result<Cel, String> {
+fn run(expression: &str, context: &Context<'_, '_>, programs: &Programs) -> Result<Cel, String> {
     let program = programs.get(expression)?;
     program.execute(context).map_err(|error| error.to_string())
 }

@@ -104,10 +104,11 @@ impl Selector {
                 None => rare.push(field),
             }
         }
-        known && (rare.is_empty() || {
-            let value = object.value();
-            rare.iter().all(|field| field.holds(&value))
-        })
+        known
+            && (rare.is_empty() || {
+                let value = object.value();
+                rare.iter().all(|field| field.holds(&value))
+            })
     }
 }
 

@@ -286,7 +286,9 @@ impl Server {
                  ({size} vs. {MAX_MESSAGE})"
             )),
             WriteError::TooLarge(_) => Failure::unexplained("etcdserver: request is too large"),
-            WriteError::TooDeep => Failure::bad_request(format!("{} {name:?}: {error}", resource.kind)),
+            WriteError::TooDeep => {
+                Failure::bad_request(format!("{} {name:?}: {error}", resource.kind))
+            }
         }
     }
 

@@ -52,9 +52,7 @@ impl Server {
             let Some(reference) = private.get(kind) else { return true };
             let key = Key::new(namespace, object::text(reference, &["name"]));
             let found = self.store.get(collection, &key);
-            found.is_some_and(|it| {
-                *it.head.uid == *object::text(reference, &["uid"])
-            })
+            found.is_some_and(|it| *it.head.uid == *object::text(reference, &["uid"]))
         };
         let is_valid = lives("serviceaccount", "serviceaccounts", namespace)
             && lives("pod", "pods", namespace)
@@ -163,7 +161,10 @@ impl Server {
         for grant in self.grants(caller, &access.namespace) {
             match self.role(&grant) {
                 Ok(role) => {
-                    if authorize::rules(&role.value()).iter().any(|rule| authorize::allows(rule, access)) {
+                    if authorize::rules(&role.value())
+                        .iter()
+                        .any(|rule| authorize::allows(rule, access))
+                    {
                         return Decision { is_allowed: true, reason: grant.reason };
                     }
                 }

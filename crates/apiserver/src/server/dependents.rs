@@ -136,12 +136,7 @@ impl Server {
     }
 
     /// Continues the deletion of an object that a finalizer of the garbage collection holds.
-    pub(super) async fn finalize(
-        &self,
-        resource: &Arc<Resource>,
-        place: &Key,
-        steps: &mut Steps,
-    ) {
+    pub(super) async fn finalize(&self, resource: &Arc<Resource>, place: &Key, steps: &mut Steps) {
         if self.controllers == Controllers::Off {
             return;
         }

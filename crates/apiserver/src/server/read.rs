@@ -126,9 +126,7 @@ impl Page {
             let after = Key::new(namespace.as_str()?, name.as_str()?);
             Some(Self { version: value.get("rv")?.as_u64()?, after })
         };
-        let page = read().ok_or_else(|| {
-            Failure::bad_request(FOREIGN_PAGE)
-        })?;
+        let page = read().ok_or_else(|| Failure::bad_request(FOREIGN_PAGE))?;
         Ok(Some(page))
     }
 

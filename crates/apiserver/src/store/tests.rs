@@ -1,6 +1,7 @@
 //! Tests of the store.
 
-use super::*;
+use super::{encode::MAX_DEPTH, *};
+use crate::object as fields;
 use serde_json::json;
 
 fn write(name: &str, expect: Option<u64>, put: Put) -> Write {

@@ -29,7 +29,8 @@ fn of_nodes(affinity: &Value, place: &str) -> Vec<Fault> {
     if let Some(required) = affinity.get(REQUIRED) {
         let place = format!("{place}.{REQUIRED}.nodeSelectorTerms");
         if items(required, "nodeSelectorTerms").next().is_none() {
-            faults.push(Fault::required(place.clone(), "must have at least one node selector term"));
+            faults
+                .push(Fault::required(place.clone(), "must have at least one node selector term"));
         }
         for (at, one) in items(required, "nodeSelectorTerms") {
             faults.extend(term(one, &format!("{place}[{at}]"), true));

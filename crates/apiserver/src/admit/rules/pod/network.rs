@@ -73,9 +73,7 @@ pub(super) fn names(pod: &Value, place: &str) -> Vec<Fault> {
         .filter(|(_, name)| !name.is_empty())
         .flat_map(|(field, name)| {
             let rules = name::label_faults(name).into_iter();
-            rules.map(move |rule| {
-                Fault::invalid(format!("{place}.{field}"), &json!(name), &rule)
-            })
+            rules.map(move |rule| Fault::invalid(format!("{place}.{field}"), &json!(name), &rule))
         })
         .collect()
 }
