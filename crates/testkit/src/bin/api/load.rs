@@ -25,7 +25,7 @@ const IMAGES: usize = 20;
 const WATCHED: usize = 1_000;
 
 const MERGE: &str = "application/merge-patch+json";
-const MAP: &str = "/api/v1/namespaces/default/configmaps/watched";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The size of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,14 +139,16 @@ async fn median_list(client: &Client) -> anyhow::Result<f64> {
     times.get(LISTS / 2).copied().context("no list was measured")
 }
 
-/// Changes an object that many watchers see. Returns the number of events that reach them per second.
+/// Creates objects that many watchers see. Returns the number of events that reach them per second.
 async fn watched(client: &Client, size: &Size) -> anyhow::Result<f64> {
-    let map = json!({"metadata": {"name": "watched"}, "data": {"text": "x".repeat(WATCHED)}});
-    let path = "/api/v1/namespaces/default/configmaps";
-    let made = send(client, Method::POST, path, "application/json", &map).await?;
-    let made: Value = serde_json::from_slice(&read(made).await?)?;
-    let version = made["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    let watch = format!("{path}?watch=true&resourceVersion={version}");
+    let create = |number: usize| async move {
+        let map = json!({"metadata": {"name": format!("watched-{number}")},
+            "data": {"text": "x".repeat(WATCHED)}});
+        send(client, Method::POST, MAPS, "application/json", &map).await
+    };
+    let first: Value = serde_json::from_slice(&read(create(0).await?).await?)?;
+    let version = first["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
     let watch = &watch;
     let open = (0..size.watchers).map(|_| send(client, Method::GET, watch, "", &Value::Null));
     let watchers = future::try_join_all(open).await?;
@@ -155,10 +157,7 @@ async fn watched(client: &Client, size: &Size) -> anyhow::Result<f64> {
         .map(|watcher| tokio::spawn(count_lines(watcher, size.events)))
         .collect();
     let begin = Instant::now();
-    for number in 0..size.events {
-        let change = json!({"data": {"number": number.to_string()}});
-        read(send(client, Method::PATCH, MAP, MERGE, &change).await?).await?;
-    }
+    per_second(size.events, |number| create(number + 1)).await?;
     for watcher in watchers {
         watcher.await??;
     }
