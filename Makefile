@@ -20,7 +20,7 @@ ifdef CI
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc build-tests unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
+.PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc build-tests unit oracle soak gen bench bench-api bench-fleet fuzz dist image release lab lab-enter lab-down
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -76,8 +76,14 @@ soak: ## Simulate $(SEEDS) fleets; roll out under every single fault and $(MIXES
 gen: ## Write the generated files in deploy/
 	$(CARGO) run --quiet --package xtask -- gen
 
-bench: dist ## Measure rendering, status, node selection, serving, simulating and applying
+bench: bench-api ## Measure rendering, status, node selection, serving, simulating, applying, and the embedded API server
 	$(CARGO) bench --package mco-core --package mco-server --package mco-sim --package mco-daemon
+
+# The variable is that of the container image. NODES, PODS, WATCHERS and EVENTS make the benchmark smaller.
+bench-api: dist ## Compare the embedded API server with a real kube-apiserver and etcd: throughput and memory
+	$(CARGO) build --release --package mco-testkit --bin api
+	MALLOC_TRIM_THRESHOLD_=131072 $(TARGET)/release/api $(TARGET)/dist/mco $(or $(NODES),5000) $(or $(PODS),20000) \
+		$(or $(WATCHERS),200) $(or $(EVENTS),1000)
 
 bench-fleet: dist ## Roll out to 1,000 nodes on a real kube-apiserver, with the release binary
 	$(CARGO) build --release --package mco-testkit --bin fleet

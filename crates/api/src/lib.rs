@@ -27,6 +27,7 @@ pub mod name;
 pub mod openshift;
 pub mod os_image_stream;
 pub mod pinned_image_set;
+pub mod quantity;
 mod raw_config;
 mod schema;
 pub mod selector;

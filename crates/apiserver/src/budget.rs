@@ -1,5 +1,7 @@
 //! PodDisruptionBudgets: counts pods and computes the number of allowed disruptions.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::{object, select::Selector};
@@ -36,11 +38,15 @@ pub(crate) fn with_status(budget: &Value, counts: DisruptionCounts) -> Option<Va
     (new != *budget).then_some(new)
 }
 
+/// Returns the selector of a budget's pods. A budget without one selects none.
+pub(crate) fn selector(budget: &Value) -> Option<Selector> {
+    object::at(budget, &["spec", "selector"]).map(Selector::from_object)
+}
+
 /// Returns true if the budget selects this pod.
 pub(crate) fn covers(budget: &Value, pod: &Value) -> bool {
     object::namespace(budget) == object::namespace(pod)
-        && object::at(budget, &["spec", "selector"])
-            .is_some_and(|selector| Selector::from_object(selector).matches(pod))
+        && selector(budget).is_some_and(|selector| selector.matches(pod))
 }
 
 /// Returns true if the pod has finished: succeeded or failed.
@@ -57,15 +63,15 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     })
 }
 
-/// Counts the pods that the budget selects.
+/// Counts the pods that the budget selects, which are given.
 pub(crate) fn counts<'a>(
     budget: &Value,
-    pods: impl Iterator<Item = &'a Value>,
+    pods: impl Iterator<Item = Cow<'a, Value>>,
 ) -> DisruptionCounts {
     let (mut expected, mut healthy) = (0, 0);
-    for pod in pods.filter(|pod| covers(budget, pod) && !is_finished(pod)) {
+    for pod in pods.filter(|pod| !is_finished(pod)) {
         expected += 1;
-        if is_ready(pod) && !object::is_deleting(pod) {
+        if is_ready(&pod) && !object::is_deleting(&pod) {
             healthy += 1;
         }
     }
@@ -130,7 +136,7 @@ mod tests {
             let mut spec = rule.clone();
             spec["selector"] = json!({"matchLabels": {"app": "a"}});
             let budget = json!({"metadata": {"namespace": "x"}, "spec": spec});
-            let counts = counts(&budget, pods(letters).iter());
+            let counts = counts(&budget, pods(letters).iter().map(Cow::Borrowed));
             assert_eq!(counts.allowed(), allowed, "{rule} {letters}");
         }
     }

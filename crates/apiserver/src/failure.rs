@@ -211,9 +211,16 @@ impl Failure {
     /// 409: the object is not in the state that a precondition assumes. Names the kind, not the
     /// resource.
     pub(crate) fn conflict_of_kind(resource: &Resource, name: &str, why: &str) -> Self {
-        let kind = &resource.kind;
-        let group = &resource.group;
-        let shown = if group.is_empty() { kind.clone() } else { format!("{kind}.{group}") };
+        Self::conflict_about(&resource.group, &resource.kind, name, why)
+    }
+
+    /// 409: the pod cannot be bound to a node.
+    pub(crate) fn unbindable(name: &str, why: &str) -> Self {
+        Self::conflict_about("", "pods/binding", name, why)
+    }
+
+    fn conflict_about(group: &str, kind: &str, name: &str, why: &str) -> Self {
+        let shown = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let message = format!("Operation cannot be fulfilled on {shown} \"{name}\": {why}");
         let mut failure = Self::new(StatusCode::CONFLICT, "Conflict", message);
         let mut about = details(name, group, kind, &[]);

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -39,6 +40,18 @@ pub(crate) fn shown<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value
         }
     }
     Cow::Owned(value)
+}
+
+/// Returns the part of a stored object's text after its version and kind, if the stored form is that
+/// of `resource`.
+pub(crate) fn native(resource: &Resource, stored: &Bytes) -> Option<Bytes> {
+    if resource.form != Form::Same {
+        return None;
+    }
+    // The keys of a stored object are sorted, so that these two come first.
+    let head =
+        format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", resource.api_version(), resource.kind);
+    stored.starts_with(head.as_bytes()).then(|| stored.slice(head.len()..))
 }
 
 /// Converts an object of `resource` to its stored form.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     object::{self, at, text},
     resource::Resource,
-    schema::cel,
+    schema::cel::{self, Programs},
     select::Selector,
 };
 
@@ -103,7 +103,12 @@ fn described(request: &Request<'_>) -> Value {
 }
 
 /// Evaluates a policy with one parameter, or with none. Returns the first refusal.
-pub(crate) fn evaluate(policy: &Value, request: &Request<'_>, parameter: &Value) -> Option<Denial> {
+pub(crate) fn evaluate(
+    policy: &Value,
+    request: &Request<'_>,
+    parameter: &Value,
+    programs: &Programs,
+) -> Option<Denial> {
     let spec = policy.get("spec").unwrap_or(&Value::Null);
     let is_strict = text(spec, &["failurePolicy"]) != "Ignore";
     let failed = |message: String| is_strict.then_some(Denial { message, reason: "Invalid" });
@@ -116,21 +121,21 @@ pub(crate) fn evaluate(policy: &Value, request: &Request<'_>, parameter: &Value)
         ("namespaceObject", request.namespace),
     ];
     let mut context = cel::context(&variables);
-    match meets_conditions(spec, &context) {
+    match meets_conditions(spec, &context, programs) {
         Ok(true) => {}
         Ok(false) => return None,
         Err(why) => return failed(why),
     }
-    if let Err(why) = add_variables(spec, &mut context) {
+    if let Err(why) = add_variables(spec, &mut context, programs) {
         return failed(why);
     }
     let validations = at(spec, &["validations"]).and_then(Value::as_array);
     validations.into_iter().flatten().find_map(|validation| {
         let expression = text(validation, &["expression"]);
-        match run(expression, &context) {
+        match run(expression, &context, programs) {
             Ok(Cel::Bool(true)) => None,
             Ok(_) => Some(Denial {
-                message: explanation(validation, &context),
+                message: explanation(validation, &context, programs),
                 reason: reason(text(validation, &["reason"])),
             }),
             Err(why) => {
@@ -140,17 +145,21 @@ pub(crate) fn evaluate(policy: &Value, request: &Request<'_>, parameter: &Value)
     })
 }
 
-fn run(expression: &str, context: &Context<'_, '_>) -> Result<Cel, String> {
-    let program = cel::compile(expression)?;
+fn run(expression: &str, context: &Context<'_, '_>, programs: &Programs) -> Result<Cel, String> {
+    let program = programs.get(expression)?;
     program.execute(context).map_err(|error| error.to_string())
 }
 
 /// Returns true if all conditions hold. A condition that does not hold outweighs one that fails.
-fn meets_conditions(spec: &Value, context: &Context<'_, '_>) -> Result<bool, String> {
+fn meets_conditions(
+    spec: &Value,
+    context: &Context<'_, '_>,
+    programs: &Programs,
+) -> Result<bool, String> {
     let conditions = at(spec, &["matchConditions"]).and_then(Value::as_array);
     let mut failures = Vec::new();
     for condition in conditions.into_iter().flatten() {
-        match run(text(condition, &["expression"]), context) {
+        match run(text(condition, &["expression"]), context, programs) {
             Ok(Cel::Bool(true)) => {}
             Ok(_) => return Ok(false),
             Err(why) => failures.push(why),
@@ -160,21 +169,25 @@ fn meets_conditions(spec: &Value, context: &Context<'_, '_>) -> Result<bool, Str
 }
 
 /// Adds the variables that a policy defines, each of which may use those before.
-fn add_variables(spec: &Value, context: &mut Context<'_, '_>) -> Result<(), String> {
+fn add_variables(
+    spec: &Value,
+    context: &mut Context<'_, '_>,
+    programs: &Programs,
+) -> Result<(), String> {
     let variables = at(spec, &["variables"]).and_then(Value::as_array);
     let mut values = std::collections::HashMap::new();
     for variable in variables.into_iter().flatten() {
-        let value = run(text(variable, &["expression"]), context)?;
+        let value = run(text(variable, &["expression"]), context, programs)?;
         values.insert(text(variable, &["name"]).to_owned(), value);
         context.add_variable_from_value("variables", values.clone());
     }
     Ok(())
 }
 
-fn explanation(validation: &Value, context: &Context<'_, '_>) -> String {
+fn explanation(validation: &Value, context: &Context<'_, '_>, programs: &Programs) -> String {
     let written = text(validation, &["messageExpression"]);
     if !written.trim().is_empty()
-        && let Ok(Cel::String(message)) = run(written, context)
+        && let Ok(Cel::String(message)) = run(written, context, programs)
         && !message.trim().is_empty()
         && !message.contains('\n')
     {
@@ -227,7 +240,7 @@ mod tests {
         let constraints = &policy["spec"]["matchConstraints"];
         let params = json!({"max": 2});
         selects(constraints, &request)
-            .then(|| evaluate(policy, &request, &params))
+            .then(|| evaluate(policy, &request, &params, &Programs::default()))
             .flatten()
             .map(|denial| denial.message)
     }

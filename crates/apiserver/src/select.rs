@@ -4,7 +4,12 @@ mod labels;
 
 use serde_json::Value;
 
-use crate::{failure::Failure, object, resource::Resource};
+use crate::{
+    failure::Failure,
+    object,
+    resource::Resource,
+    store::{Head, Object},
+};
 
 /// A label selector and a field selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,14 +86,35 @@ impl Selector {
 
     /// Returns true if the selector selects the object.
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        self.labels.iter().all(|requirement| requirement.holds(object))
-            && self.fields.iter().all(|field| field.holds(object))
+        let label = |one: &Requirement| one.holds(object::label(object, &one.key));
+        self.labels.iter().all(label) && self.fields.iter().all(|field| field.holds(object))
+    }
+
+    /// Returns true if the selector selects the stored object, which is read as a whole only for
+    /// rare fields.
+    pub(crate) fn selects(&self, object: &Object) -> bool {
+        let label = |one: &Requirement| one.holds(object.head.label(&one.key));
+        if !self.labels.iter().all(label) {
+            return false;
+        }
+        let (mut known, mut rare) = (true, Vec::new());
+        for field in &self.fields {
+            match field.of_head(&object.head) {
+                Some(value) => known &= (value == field.value) == field.equal,
+                None => rare.push(field),
+            }
+        }
+        known
+            && (rare.is_empty() || {
+                let value = object.value();
+                rare.iter().all(|field| field.holds(&value))
+            })
     }
 }
 
 impl Requirement {
-    fn holds(&self, object: &Value) -> bool {
-        let value = object::label(object, &self.key);
+    /// Returns true if the requirement holds for this value of its label.
+    fn holds(&self, value: Option<&str>) -> bool {
         match &self.test {
             Test::In(values) => value.is_some_and(|v| values.iter().any(|one| one == v)),
             Test::NotIn(values) => !value.is_some_and(|v| values.iter().any(|one| one == v)),
@@ -105,6 +131,18 @@ fn number(value: Option<&str>) -> Option<i64> {
 }
 
 impl Field {
+    /// Returns the value of the field, if the head of an object has it.
+    fn of_head<'a>(&self, head: &'a Head) -> Option<&'a str> {
+        let [group, name] = self.path.as_slice() else { return None };
+        match (group.as_str(), name.as_str()) {
+            ("metadata", "name") => Some(&head.name),
+            ("metadata", "namespace") => Some(&head.namespace),
+            ("spec", "nodeName") => Some(&head.node),
+            ("status", "phase") => Some(&head.phase),
+            _ => None,
+        }
+    }
+
     fn holds(&self, object: &Value) -> bool {
         let found = self.path.iter().try_fold(object, |value, key| value.get(key));
         let equal = match found {

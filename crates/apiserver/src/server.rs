@@ -17,6 +17,7 @@ mod recount;
 mod review;
 mod route;
 mod scale;
+mod steps;
 mod terminate;
 mod watch;
 mod write;
@@ -43,6 +44,7 @@ use crate::{
     query::Query,
     resource::{Resource, builtin, catalog::Catalog, crd},
     review::{Claims, Identity},
+    schema::cel::Programs,
     service::{Authorization, Controllers, OnDenied, PodDeletion, Settings},
     store::{Key, OpenError, Put, Store, Write, WriteError},
     token::TokenKey,
@@ -77,6 +79,8 @@ pub(crate) struct Server {
     on_denied: Option<OnDenied>,
     /// Signs the tokens of service accounts.
     tokens: TokenKey,
+    /// The compiled expressions of admission policies.
+    programs: Programs,
     /// Serializes evictions, because two concurrent ones could use the same allowed disruption.
     evictions: tokio::sync::Mutex<()>,
     /// Held while a definition is stored and the catalog updated, so that the catalog matches the
@@ -166,6 +170,7 @@ impl Server {
             catalog: Catalog::new(),
             openapi: Documents::default(),
             tokens: TokenKey::new([entropy(), entropy()]),
+            programs: Programs::default(),
             clock,
             entropy,
             pods,
@@ -180,7 +185,7 @@ impl Server {
             outage: Outage::default(),
         };
         for definition in server.store.list(builtin::CRDS, None, None).0 {
-            server.register(&definition.value, true);
+            server.register(&definition.value(), true);
         }
         Ok(server)
     }
@@ -235,7 +240,18 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
+        let (method, uri, user) = (parts.method.clone(), parts.uri.clone(), caller.user.clone());
         let answered = self.answer(parts, body, caller).await;
+        let (code, why) = match &answered {
+            Ok(response) => (response.status(), ""),
+            Err(failure) => (failure.code, failure.message.as_str()),
+        };
+        let path = uri.path();
+        if code.is_server_error() {
+            tracing::error!(%method, path, user, code = code.as_u16(), why, "Failed to answer a request");
+        } else {
+            tracing::debug!(%method, path, user, code = code.as_u16(), why, "Answered a request");
+        }
         answered.unwrap_or_else(|failure| answer::refuse(&failure))
     }
 
@@ -270,6 +286,9 @@ impl Server {
                  ({size} vs. {MAX_MESSAGE})"
             )),
             WriteError::TooLarge(_) => Failure::unexplained("etcdserver: request is too large"),
+            WriteError::TooDeep => {
+                Failure::bad_request(format!("{} {name:?}: {error}", resource.kind))
+            }
         }
     }
 
@@ -283,7 +302,7 @@ impl Server {
                 let resource = namespaces.expect("namespaces are a built-in resource");
                 Err(Failure::not_found(&resource, namespace))
             }
-            Some(found) if object::is_deleting(&found.value) => {
+            Some(found) if found.head.is_deleting => {
                 let why = format!(
                     "unable to create new content in namespace {namespace} because it is being \
                      terminated"

@@ -8,6 +8,8 @@
 //! client has seen is never assigned again, not even after a power failure.
 
 pub(crate) mod disk;
+mod encode;
+mod object;
 pub(crate) mod owners;
 
 use std::{
@@ -17,23 +19,18 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard},
 };
 
-use bytes::Bytes;
-use serde_json::{
-    Value,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::object;
 use disk::Committer;
 pub(crate) use disk::OpenError;
+use encode::prepare;
+pub(crate) use encode::{stamped, unstored};
+pub(crate) use object::{Head, Object};
 use owners::{Owners, Place};
 
 /// Maximum size of a log as text. With large objects it holds fewer changes.
 const MAX_LOG_BYTES: usize = 16 * 1024 * 1024;
-
-/// Maximum size of an object as text, the same as etcd's.
-const MAX_OBJECT: usize = 1024 * 1024 * 3 / 2;
 
 /// Number of changes that a log keeps regardless of their size.
 const MIN_LOG_LEN: usize = 64;
@@ -48,37 +45,6 @@ pub(crate) struct Key {
 impl Key {
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-}
-
-/// An object at one version, with its JSON text, which all readers share.
-#[derive(Debug)]
-pub(crate) struct Object {
-    /// The object without its `managedFields`, which only writes and answers need.
-    pub(crate) value: Value,
-    /// `managedFields` as JSON text, a fraction of the size of their value.
-    pub(crate) owners: Option<Box<RawValue>>,
-    pub(crate) bytes: Bytes,
-    pub(crate) version: u64,
-}
-
-impl Object {
-    /// Splits a complete object.
-    pub(crate) fn new(mut value: Value, bytes: Bytes, version: u64) -> Self {
-        let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
-        let owners = metadata.and_then(|metadata| metadata.remove("managedFields"));
-        let owners = owners.and_then(|owners| to_raw_value(&owners).ok());
-        Self { value, owners, bytes, version }
-    }
-
-    /// Returns the complete object.
-    pub(crate) fn whole(&self) -> Value {
-        let mut value = self.value.clone();
-        let owners = self.owners.as_ref().and_then(|text| serde_json::from_str(text.get()).ok());
-        if let Some::<Value>(owners) = owners {
-            object::set_meta(&mut value, "managedFields", owners);
-        }
-        value
     }
 }
 
@@ -124,6 +90,8 @@ pub(crate) enum WriteError {
     Disk(String),
     #[error("the object is too large")]
     TooLarge(usize),
+    #[error("the object is nested too deeply")]
+    TooDeep,
 }
 
 /// The requested version is older than the log.
@@ -152,6 +120,22 @@ impl Collection {
 }
 
 impl Collection {
+    /// Returns the objects after the key `after`, of one namespace or of all.
+    fn within<'a>(
+        &'a self,
+        namespace: Option<&'a str>,
+        after: Option<&Key>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Object>)> {
+        let first = namespace.map(|namespace| Key::new(namespace, ""));
+        let start = match (after, &first) {
+            (Some(after), _) => Bound::Excluded(after),
+            (None, Some(first)) => Bound::Included(first),
+            (None, None) => Bound::Unbounded,
+        };
+        let rest = self.objects.range((start, Bound::Unbounded));
+        rest.take_while(move |(key, _)| namespace.is_none_or(|it| key.namespace == it))
+    }
+
     /// Appends a change to the log. Drops the oldest changes if the log exceeds its limits.
     fn append(&mut self, change: Change, watch_history: usize) {
         self.log_bytes += change.object.bytes.len();
@@ -206,7 +190,7 @@ impl Store {
         let mut state = State::new(version);
         for (collection, key, object) in objects {
             let place = (collection, key);
-            state.owners.replace(&place, None, Some(&object.value));
+            state.owners.replace(&place, None, Some(&object.head));
             let (collection, key) = place;
             let collection =
                 state.collections.entry(collection).or_insert_with(|| Collection::new(version));
@@ -232,6 +216,12 @@ impl Store {
         self.shared.read().owners.dependents(uid)
     }
 
+    /// Returns true if a collection has no objects.
+    pub(crate) fn is_empty(&self, collection: &str) -> bool {
+        let state = self.shared.read();
+        state.collections.get(collection).is_none_or(|found| found.objects.is_empty())
+    }
+
     /// Returns the objects after the key `after`, of one namespace or of all, and the version of
     /// the list.
     pub(crate) fn list(
@@ -244,18 +234,7 @@ impl Store {
         let Some(collection) = state.collections.get(collection) else {
             return (Vec::new(), state.version);
         };
-        let first = namespace.map(|namespace| Key::new(namespace, ""));
-        let start = match (after, &first) {
-            (Some(after), _) => Bound::Excluded(after),
-            (None, Some(first)) => Bound::Included(first),
-            (None, None) => Bound::Unbounded,
-        };
-        let objects = collection
-            .objects
-            .range((start, Bound::Unbounded))
-            .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
-            .map(|(_, object)| Arc::clone(object))
-            .collect();
+        let objects = collection.within(namespace, after).map(|(_, one)| Arc::clone(one)).collect();
         (objects, state.version)
     }
 
@@ -275,21 +254,24 @@ impl Store {
         if version < collection.log_start {
             return Err(TooOld { oldest: collection.log_start });
         }
-        let mut objects = collection.objects.clone();
         let changes = collection.log.iter().rev();
-        for change in changes.take_while(|change| change.object.version > version) {
-            let value = &change.object.value;
-            let key = Key::new(object::namespace(value), object::name(value));
-            match &change.before {
-                Some(before) => objects.insert(key, Arc::clone(before)),
-                None => objects.remove(&key),
-            };
-        }
+        let undone: Vec<(Key, Option<&Arc<Object>>)> = changes
+            .take_while(|change| change.object.version > version)
+            .map(|change| (change.object.key(), change.before.as_ref()))
+            .collect();
+        let mut objects: BTreeMap<&Key, &Arc<Object>> =
+            collection.within(namespace, after).collect();
         let is_wanted = |key: &Key| {
             namespace.is_none_or(|namespace| key.namespace == namespace)
                 && after.is_none_or(|after| key > after)
         };
-        Ok(objects.into_iter().filter(|(key, _)| is_wanted(key)).map(|(_, one)| one).collect())
+        for (key, before) in undone.iter().filter(|(key, _)| is_wanted(key)) {
+            match before {
+                Some(before) => objects.insert(key, before),
+                None => objects.remove(key),
+            };
+        }
+        Ok(objects.into_values().map(Arc::clone).collect())
     }
 
     /// Returns the changes of a collection after `version`, and the version up to which they are
@@ -340,7 +322,8 @@ impl Shared {
     fn commit_now(&self, write: Write) -> Result<Arc<Object>, WriteError> {
         let mut state = self.state.write().expect("no holder of this lock panics");
         let before = state.current(&write.collection, &write.key);
-        let change = prepare(write.expect, write.put, before, state.version + 1)?;
+        let collection = &write.collection;
+        let change = prepare(collection, write.expect, write.put, before, state.version + 1)?;
         let object = Arc::clone(&change.object);
         state.publish(write.collection, write.key, change, self.watch_history);
         Ok(object)
@@ -366,8 +349,8 @@ impl State {
         let start_version = self.start_version;
         self.version = version;
         let place = (collection, key);
-        let before = change.before.as_ref().map(|before| &before.value);
-        let after = (change.kind != ChangeKind::Deleted).then_some(&change.object.value);
+        let before = change.before.as_ref().map(|before| &before.head);
+        let after = (change.kind != ChangeKind::Deleted).then_some(&change.object.head);
         self.owners.replace(&place, before, after);
         let (collection, key) = place;
         let collection =
@@ -383,41 +366,6 @@ impl State {
         collection.append(change, watch_history);
         collection.signal.send_replace(version);
     }
-}
-
-/// Checks the precondition of a write and assigns its version.
-fn prepare(
-    expect: Option<u64>,
-    put: Put,
-    before: Option<Arc<Object>>,
-    version: u64,
-) -> Result<Change, WriteError> {
-    if before.as_ref().map(|object| object.version) != expect {
-        return Err(WriteError::Stale);
-    }
-    let (value, kind) = match (put, &before) {
-        (Put::Keep(value), None) => (value, ChangeKind::Added),
-        (Put::Keep(value), Some(_)) => (value, ChangeKind::Modified),
-        (Put::Remove(value), _) => (value, ChangeKind::Deleted),
-    };
-    let mut object = stamped(value, version);
-    if object.bytes.len() > MAX_OBJECT && kind != ChangeKind::Deleted {
-        // Compat: an object that is too large only with the owners of its fields is stored without
-        // them.
-        object = stamped(object.value, version);
-        if object.bytes.len() > MAX_OBJECT {
-            return Err(WriteError::TooLarge(object.bytes.len()));
-        }
-    }
-    let object = Arc::new(object);
-    Ok(Change { kind, object, before })
-}
-
-/// Sets the object's `resourceVersion` and encodes it.
-pub(crate) fn stamped(mut value: Value, version: u64) -> Object {
-    object::set_meta(&mut value, "resourceVersion", version.to_string());
-    let bytes = serde_json::to_vec(&value).expect("a JSON value can be encoded").into();
-    Object::new(value, bytes, version)
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 pub(crate) mod canonical;
 pub(crate) mod merge;
 pub(crate) mod proto;
-pub(crate) mod quantity;
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

@@ -11,7 +11,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use mco_api::container_runtime_config::ContainerRuntimeSettings;
+use mco_api::{container_runtime_config::ContainerRuntimeSettings, quantity::Quantity};
 
 pub use self::{
     crio::{drop_ins, needs_drop_ins},
@@ -27,7 +27,6 @@ use crate::{
     generated::GeneratedFile,
     image_config::containerd::NoEffect,
     kubelet::{Delivery, drop_in},
-    quantity::Quantity,
     toml::TomlFault,
 };
 

@@ -33,7 +33,6 @@ pub mod node_index;
 pub mod plan;
 pub mod progress;
 pub mod prune;
-pub mod quantity;
 pub mod redact;
 pub mod render;
 pub mod rollout;

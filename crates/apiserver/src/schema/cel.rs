@@ -4,8 +4,9 @@ mod functions;
 mod value;
 
 use std::{
+    collections::HashMap,
     fmt,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
 use ::cel::{Context, Env, Program, Value as Cel, objects::OptionalValue};
@@ -62,6 +63,33 @@ pub(crate) fn compile(text: &str) -> Result<Program, String> {
         ));
     }
     ENVIRONMENT.compile(text).map_err(|error| error.to_string())
+}
+
+/// Number of compiled expressions that are kept.
+const MAX_PROGRAMS: usize = 1_000;
+
+/// Compiled expressions, by their text: compiling one takes far longer than evaluating it.
+#[derive(Default)]
+pub(crate) struct Programs {
+    kept: Mutex<HashMap<Box<str>, Arc<Program>>>,
+}
+
+impl Programs {
+    /// Returns a compiled expression.
+    pub(crate) fn get(&self, text: &str) -> Result<Arc<Program>, String> {
+        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = lock().get(text) {
+            return Ok(Arc::clone(found));
+        }
+        let program = Arc::new(compile(text)?);
+        let mut kept = lock();
+        // Policies rarely change. If they do, their old expressions are forgotten some time.
+        if kept.len() >= MAX_PROGRAMS {
+            kept.clear();
+        }
+        kept.insert(text.into(), Arc::clone(&program));
+        Ok(program)
+    }
 }
 
 /// Returns true if an expression would exhaust the stack.

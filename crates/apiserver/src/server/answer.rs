@@ -4,12 +4,11 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use jiff::Timestamp;
-use serde::{Serialize, Serializer, ser::SerializeMap as _};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 
 use super::Body;
 use crate::{
-    admit::defaults::TEMPLATE_GENERATION, failure::Failure, form, resource::Resource,
+    admit::defaults::TEMPLATE_GENERATION, failure::Failure, form, object, resource::Resource,
     store::Object, table,
 };
 
@@ -85,12 +84,14 @@ pub(super) fn warn(response: &mut Response<Body>, text: &str) {
 /// Returns the object's JSON text in the form of `resource`, without a copy when the stored form is
 /// the same.
 pub(super) fn text(resource: &Resource, object: &Object) -> Bytes {
-    if resource.is_native(&object.value) {
-        return object.bytes.clone();
+    match form::native(resource, &object.bytes) {
+        Some(_) => object.bytes.clone(),
+        None => encoded(&form::shown(resource, &object.value())),
     }
-    let whole = object.whole();
-    let shown = form::shown(resource, &whole);
-    serde_json::to_vec(&shown).expect("a JSON value can be encoded").into()
+}
+
+fn encoded(value: &Value) -> Bytes {
+    serde_json::to_vec(value).expect("a JSON value can be encoded").into()
 }
 
 /// Encodes one object in the requested format.
@@ -103,16 +104,16 @@ pub(super) fn object(
 ) -> Bytes {
     let value = match shape {
         Shape::Plain => return text(resource, object),
-        Shape::Meta => metadata(&object.whole()),
+        Shape::Meta => metadata(&object.value()),
         Shape::Table => {
-            let whole = object.whole();
-            let shown = form::shown(resource, &whole);
+            let value = object.value();
+            let shown = form::shown(resource, &value);
             let rows = vec![table::row(resource, &shown, now, include)];
             let meta = json!({"resourceVersion": object.version.to_string()});
             table::table(resource, &rows, &meta)
         }
     };
-    serde_json::to_vec(&value).expect("a JSON value can be encoded").into()
+    encoded(&value)
 }
 
 /// Returns an object's metadata as a `PartialObjectMetadata`.
@@ -145,86 +146,65 @@ pub(super) fn list(
             let rows: Vec<Value> = objects
                 .iter()
                 .map(|one| {
-                    let whole = one.whole();
-                    table::row(resource, &form::shown(resource, &whole), now, include)
+                    let value = one.value();
+                    table::row(resource, &form::shown(resource, &value), now, include)
                 })
                 .collect();
-            let table = table::table(resource, &rows, &Value::Object(meta));
-            serde_json::to_vec(&table).expect("a JSON value can be encoded").into()
+            encoded(&table::table(resource, &rows, &Value::Object(meta)))
         }
         Shape::Meta => {
-            let items = objects.iter().map(|one| {
-                let item = metadata(&one.whole());
-                serde_json::to_vec(&item).expect("a JSON value can be encoded").into()
-            });
-            joined("PartialObjectMetadataList", "meta.k8s.io/v1", &meta, items)
+            let items = objects.iter().map(|one| Item::plain(encoded(&metadata(&one.value()))));
+            joined("PartialObjectMetadataList", "meta.k8s.io/v1", &meta, 0, items)
         }
         Shape::Plain => {
             let items = objects.iter().map(|one| item(resource, one));
-            joined(&resource.list_kind, &resource.api_version(), &meta, items)
+            let size = objects.iter().map(|one| one.bytes.len() + 1).sum();
+            joined(&resource.list_kind, &resource.api_version(), &meta, size, items)
         }
     }
 }
 
-/// Returns the text of a list item. Items of built-in kinds have no kind and version of their own.
-fn item(resource: &Resource, object: &Object) -> Bytes {
+/// The text of a list item.
+struct Item {
+    /// Start of the text, if it is not a part of `rest`.
+    head: &'static str,
+    rest: Bytes,
+}
+
+impl Item {
+    fn plain(rest: Bytes) -> Self {
+        Self { head: "", rest }
+    }
+}
+
+/// Returns a list item. Items of built-in kinds have no kind and version of their own.
+fn item(resource: &Resource, object: &Object) -> Item {
     if resource.custom {
-        return text(resource, object);
+        return Item::plain(text(resource, object));
     }
-    let shown = form::shown(resource, &object.value);
-    let item = Item { object: &shown, owners: object.owners.as_deref() };
-    serde_json::to_vec(&item).expect("a JSON value can be encoded").into()
-}
-
-/// An object without its kind and version.
-struct Item<'a> {
-    object: &'a Value,
-    owners: Option<&'a RawValue>,
-}
-
-impl Serialize for Item<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        for (key, value) in self.object.as_object().into_iter().flatten() {
-            match key.as_str() {
-                "apiVersion" | "kind" => {}
-                "metadata" => {
-                    out.serialize_entry(key, &Metadata { fields: value, owners: self.owners })?;
-                }
-                _ => out.serialize_entry(key, value)?,
-            }
-        }
-        out.end()
+    if let Some(rest) = form::native(resource, &object.bytes) {
+        return Item { head: "{", rest };
     }
+    let value = object.value();
+    let mut shown = form::shown(resource, &value).into_owned();
+    let map = object::map_of(&mut shown);
+    map.remove("apiVersion");
+    map.remove("kind");
+    Item::plain(encoded(&shown))
 }
 
-/// Metadata with its `managedFields`.
-struct Metadata<'a> {
-    fields: &'a Value,
-    owners: Option<&'a RawValue>,
-}
+/// Space for the fields of a list besides its items.
+const MAX_HEAD: usize = 512;
 
-impl Serialize for Metadata<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        for (key, value) in self.fields.as_object().into_iter().flatten() {
-            out.serialize_entry(key, value)?;
-        }
-        if let Some(owners) = self.owners {
-            out.serialize_entry("managedFields", owners)?;
-        }
-        out.end()
-    }
-}
-
-/// Joins the texts of the items to a list, so that no item is copied as a tree.
+/// Joins the texts of the items, of about this size, to a list, so that no item is copied as a tree.
 fn joined(
     kind: &str,
     version: &str,
     meta: &Map<String, Value>,
-    items: impl Iterator<Item = Bytes>,
+    size: usize,
+    items: impl Iterator<Item = Item>,
 ) -> Bytes {
-    let mut out = BytesMut::new();
+    let mut out = BytesMut::with_capacity(size + MAX_HEAD);
     let head = json!({"kind": kind, "apiVersion": version, "metadata": meta}).to_string();
     out.put_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
     let mut items = items.peekable();
@@ -238,7 +218,8 @@ fn joined(
         if at > 0 {
             out.put_u8(b',');
         }
-        out.put_slice(&item);
+        out.put_slice(item.head.as_bytes());
+        out.put_slice(&item.rest);
     }
     out.put_slice(b"]}");
     out.freeze()

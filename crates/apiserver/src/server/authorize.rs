@@ -1,5 +1,7 @@
 //! Authentication by tokens of service accounts, and authorization by the stored roles.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, header, request::Parts};
 use serde_json::{Value, json};
 
@@ -13,7 +15,7 @@ use crate::{
     object,
     review::{Claims, Identity},
     service::Authorization,
-    store::Key,
+    store::{Key, Object},
 };
 
 const ROLES: &str = "roles.rbac.authorization.k8s.io";
@@ -50,9 +52,7 @@ impl Server {
             let Some(reference) = private.get(kind) else { return true };
             let key = Key::new(namespace, object::text(reference, &["name"]));
             let found = self.store.get(collection, &key);
-            found.is_some_and(|it| {
-                object::meta(&it.value, "uid") == object::text(reference, &["uid"])
-            })
+            found.is_some_and(|it| *it.head.uid == *object::text(reference, &["uid"]))
         };
         let is_valid = lives("serviceaccount", "serviceaccounts", namespace)
             && lives("pod", "pods", namespace)
@@ -76,14 +76,19 @@ impl Server {
         Some((account(user, namespace), Claims { uid, extra }))
     }
 
-    /// Returns the caller that a request acts for: the one that it names, if the caller may
-    /// impersonate, or the caller itself.
-    pub(super) fn acting(&self, parts: &Parts, caller: Identity) -> Result<Identity, Failure> {
+    /// Returns the caller that a request acts for, with its claims: the one that it names, if the
+    /// caller may impersonate, or the caller itself.
+    pub(super) fn acting(
+        &self,
+        parts: &Parts,
+        caller: Identity,
+    ) -> Result<(Identity, Claims), Failure> {
         let of = |name: &str| {
             let values = parts.headers.get_all(name).into_iter();
             values.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect::<Vec<_>>()
         };
         let mut caller = caller;
+        let mut claims = parts.extensions.get::<Claims>().cloned().unwrap_or_default();
         if let Some(user) = of("impersonate-user").into_iter().next() {
             let groups = of("impersonate-group");
             let asked = |resource: &str, name: &str| Access {
@@ -92,7 +97,14 @@ impl Server {
                 name: name.to_owned(),
                 ..Access::default()
             };
-            self.authorize(&caller, &asked("users", &user))?;
+            match user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':')) {
+                Some((namespace, name)) => {
+                    let mut account = asked("serviceaccounts", name);
+                    namespace.clone_into(&mut account.namespace);
+                    self.authorize(&caller, &account)?;
+                }
+                None => self.authorize(&caller, &asked("users", &user))?,
+            }
             for group in &groups {
                 self.authorize(&caller, &asked("groups", group))?;
             }
@@ -102,6 +114,7 @@ impl Server {
                 }
                 _ => Identity { user, groups },
             };
+            claims = Claims::default();
         }
         let is_known = caller.groups.iter().any(|group| group == AUTHENTICATED);
         let is_anonymous = caller.user == "system:anonymous";
@@ -110,7 +123,7 @@ impl Server {
         } else if !is_anonymous && !is_known {
             caller.groups.push(AUTHENTICATED.to_owned());
         }
-        Ok(caller)
+        Ok((caller, claims))
     }
 
     /// Fails if the caller may not do this.
@@ -148,7 +161,10 @@ impl Server {
         for grant in self.grants(caller, &access.namespace) {
             match self.role(&grant) {
                 Ok(role) => {
-                    if authorize::rules(&role).iter().any(|rule| authorize::allows(rule, access)) {
+                    if authorize::rules(&role.value())
+                        .iter()
+                        .any(|rule| authorize::allows(rule, access))
+                    {
                         return Decision { is_allowed: true, reason: grant.reason };
                     }
                 }
@@ -170,10 +186,9 @@ impl Server {
             Opinion::None(why) => Some(why),
             Opinion::IfRelated => {
                 let pods = self.store.list("pods", Some(&access.namespace), None).0;
-                let is_related = |pod: &Value| {
-                    object::text(pod, &["spec", "nodeName"]) == node && node::uses(pod, access)
-                };
-                let is_allowed = pods.iter().any(|pod| is_related(&pod.value));
+                let is_related =
+                    |pod: &Object| *pod.head.node == *node && node::uses(&pod.value(), access);
+                let is_allowed = pods.iter().any(|pod| is_related(pod));
                 (!is_allowed)
                     .then(|| format!("no relationship found between node '{node}' and this object"))
             }
@@ -196,7 +211,7 @@ impl Server {
         let name = call.name.as_deref().unwrap_or(named);
         let refusal = node::refusal(&NodeWrite {
             node,
-            uid: stored.as_ref().map(|it| object::meta(&it.value, "uid")),
+            uid: stored.as_ref().map(|it| &*it.head.uid),
             resource: &call.resource.qualified(),
             subresource: &call.subresource,
             namespace: call.namespace.as_deref().unwrap_or(""),
@@ -216,11 +231,11 @@ impl Server {
         if !namespace.is_empty() {
             bindings.extend(self.store.list(ROLE_BINDINGS, Some(namespace), None).0);
         }
-        bindings.iter().filter_map(|one| authorize::grant(&one.value, caller)).collect()
+        bindings.iter().filter_map(|one| authorize::grant(&one.value(), caller)).collect()
     }
 
     /// Returns the role of a grant.
-    pub(super) fn role(&self, grant: &Grant) -> Result<Value, String> {
+    pub(super) fn role(&self, grant: &Grant) -> Result<Arc<Object>, String> {
         let (collection, namespace) = match grant.kind.as_str() {
             "Role" => (ROLES, grant.namespace.as_str()),
             _ => (CLUSTER_ROLES, ""),
@@ -228,7 +243,6 @@ impl Server {
         let found = self.store.get(collection, &Key::new(namespace, &grant.role));
         let kind = grant.kind.to_lowercase();
         found
-            .map(|it| it.value.clone())
             .ok_or_else(|| format!("{kind}.rbac.authorization.k8s.io \"{}\" not found", grant.role))
     }
 
@@ -236,7 +250,7 @@ impl Server {
     pub(super) fn rules_of(&self, caller: &Identity, namespace: &str) -> Vec<Value> {
         let roles = self.grants(caller, namespace).into_iter();
         let roles = roles.filter_map(|grant| self.role(&grant).ok());
-        roles.flat_map(|role| authorize::rules(&role).to_vec()).collect()
+        roles.flat_map(|role| authorize::rules(&role.value()).to_vec()).collect()
     }
 }
 

@@ -23,7 +23,7 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let key = call.key();
         let name = object::name(binding);
-        if !name.is_empty() && name != key.name {
+        if name != key.name {
             let message = "name in URL does not match name in Binding object";
             return Err(Failure::bad_request(message));
         }
@@ -35,7 +35,7 @@ impl Server {
             let found = self.store.get(&call.resource.collection, &key);
             let found = found.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
             let mut pod = found.whole();
-            check(call, &pod)?;
+            check(&pod)?;
             assign(&mut pod, node, &clock::rfc3339(self.clock.now()));
             if call.query.dry_run {
                 return Ok(done());
@@ -54,16 +54,16 @@ impl Server {
 }
 
 /// Fails if the pod is being deleted or has a node.
-fn check(call: &Call, pod: &Value) -> Result<(), Failure> {
+fn check(pod: &Value) -> Result<(), Failure> {
     let name = object::name(pod);
     if object::is_deleting(pod) {
         let why = format!("pod {name} is being deleted, cannot be assigned to a host");
-        return Err(Failure::conflict_of_kind(&call.resource, name, &why));
+        return Err(Failure::unbindable(name, &why));
     }
     let now = object::text(pod, &["spec", "nodeName"]);
     if !now.is_empty() {
         let why = format!("pod {name} is already assigned to node {now:?}");
-        return Err(Failure::conflict_of_kind(&call.resource, name, &why));
+        return Err(Failure::unbindable(name, &why));
     }
     Ok(())
 }

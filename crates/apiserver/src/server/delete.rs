@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Body, Call, Server, answer,
     dependents::{self, FOREGROUND, ORPHAN},
+    steps::{Step, Steps},
 };
 use crate::{
     budget, clock,
@@ -77,9 +78,9 @@ impl Server {
         let dry = query.dry_run || is_dry_run(options);
         let options = &with_query(options, query);
         let mut touched = Vec::new();
-        for object in objects.iter().filter(|one| selector.matches(&one.value)) {
-            let key = Key::new(object::namespace(&object.value), object::name(&object.value));
-            match self.remove(&call.resource, &key, options, dry).await {
+        for object in objects.iter().filter(|one| selector.selects(one)) {
+            self.check_write(call, "DELETE", None, Some(&object.value()))?;
+            match self.remove(&call.resource, &object.key(), options, dry).await {
                 // Compat: the answer has the objects as they were.
                 Ok(Deleted::Gone(_) | Deleted::Held(_)) => touched.push(Arc::clone(object)),
                 Err(failure) if failure.code == StatusCode::NOT_FOUND => {}
@@ -94,13 +95,29 @@ impl Server {
         Ok(answer::bytes(StatusCode::OK, body))
     }
 
-    /// Removes an object, or marks it as being deleted if finalizers or its kubelet hold it.
+    /// Removes an object, or marks it as being deleted if finalizers or its kubelet hold it. What
+    /// follows from it is done when this returns.
     pub(super) async fn remove(
         &self,
         resource: &Arc<Resource>,
         key: &Key,
         options: &Value,
         dry: bool,
+    ) -> Result<Deleted, Failure> {
+        let mut steps = Steps::default();
+        let deleted = self.remove_one(resource, key, options, dry, &mut steps).await;
+        self.run(steps).await;
+        deleted
+    }
+
+    /// Removes an object, or marks it as being deleted. Adds what follows from it.
+    pub(super) async fn remove_one(
+        &self,
+        resource: &Arc<Resource>,
+        key: &Key,
+        options: &Value,
+        dry: bool,
+        steps: &mut Steps,
     ) -> Result<Deleted, Failure> {
         for _ in 0..MAX_ATTEMPTS {
             let old = self.store.get(&resource.collection, key);
@@ -109,9 +126,9 @@ impl Server {
             let ended = match &*resource.collection {
                 builtin::NAMESPACES => {
                     check_protected(resource, &key.name)?;
-                    Some(self.terminate(key, &old, dry).await)
+                    Some(self.terminate(key, &old, dry, steps).await)
                 }
-                builtin::CRDS => Some(self.terminate_definition(key, &old, dry).await),
+                builtin::CRDS => Some(self.terminate_definition(key, &old, dry, steps).await),
                 _ => None,
             };
             match ended {
@@ -122,17 +139,18 @@ impl Server {
                 Some(Ok(left)) => return Ok(Deleted::Held(left)),
                 None => {}
             }
-            let grace = self.grace(resource, &old.value, options);
-            let finalizers = dependents::finalizers_for(&old.value, options);
+            let value = old.whole();
+            let grace = self.grace(resource, &value, options);
+            let finalizers = dependents::finalizers_for(&value, options);
             let held = grace > 0 || !finalizers.is_empty();
-            let is_same = object::finalizers(&old.value).eq(finalizers.iter().map(String::as_str));
-            if held && is_same && is_marked(&old.value, grace) {
+            let is_same = old.head.finalizers().eq(finalizers.iter().map(String::as_str));
+            if held && is_same && is_marked(&value, grace) {
                 return Ok(Deleted::Held(old));
             }
             let put = if held {
-                Put::Keep(self.marked(old.whole(), grace, &finalizers))
+                Put::Keep(self.marked(value, grace, &finalizers))
             } else {
-                Put::Remove(old.whole())
+                Put::Remove(value)
             };
             if let (true, Put::Keep(value)) = (dry, &put) {
                 return Ok(Deleted::Held(Arc::new(stamped(value.clone(), old.version))));
@@ -143,16 +161,16 @@ impl Server {
             let collection = Arc::clone(&resource.collection);
             let expect = Some(old.version);
             match self.store.commit(Write { collection, key: key.clone(), expect, put }).await {
-                Ok(left) => {
-                    self.recount(resource, &left.value).await;
-                    if held {
-                        if finalizers.iter().any(|one| matches!(one.as_str(), FOREGROUND | ORPHAN))
-                        {
-                            Box::pin(self.finalize(resource, key)).await;
-                        }
-                        return Ok(Deleted::Held(left));
+                Ok(left) if held => {
+                    self.recount(resource, &left, None).await;
+                    if finalizers.iter().any(|one| matches!(one.as_str(), FOREGROUND | ORPHAN)) {
+                        steps.add(Step::Finalize(Arc::clone(resource), key.clone()));
                     }
-                    Box::pin(self.clean_up(resource, &left.value)).await;
+                    return Ok(Deleted::Held(left));
+                }
+                Ok(left) => {
+                    self.recount(resource, &left, None).await;
+                    self.removed(resource, &left, steps);
                     return Ok(Deleted::Gone(left));
                 }
                 Err(WriteError::Stale) => {}
@@ -253,10 +271,13 @@ fn is_dry_run(options: &Value) -> bool {
 }
 
 fn check_preconditions(resource: &Resource, old: &Object, options: &Value) -> Result<(), Failure> {
-    let name = object::name(&old.value);
+    let version = old.version.to_string();
     for (field, label) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let wanted = object::text(options, &["preconditions", field]);
-        let have = object::meta(&old.value, field);
+        let (name, have): (&str, &str) = match field {
+            "uid" => (&old.head.name, &old.head.uid),
+            _ => (&old.head.name, &version),
+        };
         let is_met = wanted.is_empty() || wanted == have;
         if !is_met && matches!(&*resource.collection, builtin::NAMESPACES | builtin::CRDS) {
             let why = format!(
@@ -278,8 +299,8 @@ fn check_preconditions(resource: &Resource, old: &Object, options: &Value) -> Re
 }
 
 fn success(call: &Call, object: &Object) -> Value {
-    let mut details = json!({"name": object::name(&object.value), "kind": call.resource.plural,
-        "uid": object::meta(&object.value, "uid")});
+    let mut details = json!({"name": &*object.head.name, "kind": call.resource.plural,
+        "uid": &*object.head.uid});
     if !call.resource.group.is_empty() {
         object::map_of(&mut details).insert("group".into(), call.resource.group.clone().into());
     }

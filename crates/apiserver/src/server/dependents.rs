@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Server;
+use super::{
+    Server,
+    steps::{Step, Steps},
+};
 use crate::{
     clock, object,
     resource::{Form, Resource, builtin},
@@ -65,119 +68,129 @@ fn is_blocking(object: &Value, owner: &str) -> bool {
 }
 
 /// Returns true if the object is being deleted and a finalizer of the garbage collection holds it.
-fn waits(object: &Value) -> bool {
-    object::is_deleting(object)
-        && object::finalizers(object).any(|one| matches!(one, ORPHAN | FOREGROUND))
+fn waits(object: &Object) -> bool {
+    object.head.is_deleting
+        && object.head.finalizers().any(|one| matches!(one, ORPHAN | FOREGROUND))
 }
 
 impl Server {
-    /// Handles the objects that depend on a removed object, and the owners that waited for it.
-    pub(super) async fn clean_up(&self, resource: &Resource, gone: &Value) {
+    /// Adds what follows from the removal of an object: its dependents are collected, and the owners
+    /// that waited for it go on.
+    pub(super) fn removed(&self, resource: &Resource, gone: &Object, steps: &mut Steps) {
         if resource.custom {
-            self.finish_definition(&resource.collection).await;
+            steps.add(Step::FinishDefinition(resource.collection.to_string()));
         }
         if &*resource.collection == builtin::CRDS {
-            self.register(gone, false);
+            self.register(&gone.value(), false);
         }
         if self.controllers == Controllers::Off {
             return;
         }
+        let namespace = &gone.head.namespace;
         if resource.namespaced {
-            self.finish_namespace(object::namespace(gone)).await;
+            steps.add(Step::FinishNamespace(namespace.to_string()));
         }
         // Events own nothing and are owned by nothing, and there are many of them.
         if &*resource.collection == "events" {
             return;
         }
-        for (other, object) in self.dependents(object::meta(gone, "uid")) {
-            self.collect(&other, &object).await;
+        for (other, object) in self.dependents(&gone.head.uid) {
+            steps.add(Step::Collect(other, object.key()));
         }
-        for reference in references(gone) {
-            if let Some((owner, object)) = self.owner(reference, object::namespace(gone))
-                && waits(&object.value)
+        if gone.head.owners().next().is_none() {
+            return;
+        }
+        for reference in references(&gone.value()) {
+            if let Some((owner, object)) = self.owner(reference, namespace)
+                && waits(&object)
             {
-                self.finalize(&owner, &key(&object.value)).await;
+                steps.add(Step::Finalize(owner, object.key()));
             }
         }
     }
 
-    /// Deletes an object if all its owners are gone, else removes the references to those that are.
-    pub(super) async fn collect(&self, resource: &Arc<Resource>, object: &Arc<Object>) {
-        if self.controllers == Controllers::Off {
+    /// Deletes a stored object if all its owners are gone, else removes the references to those that
+    /// are.
+    pub(super) async fn collect(
+        &self,
+        resource: &Arc<Resource>,
+        object: &Object,
+        steps: &mut Steps,
+    ) {
+        if self.controllers == Controllers::Off || object.head.owners().next().is_none() {
             return;
         }
-        let namespace = object::namespace(&object.value);
-        let gone: Vec<&str> = references(&object.value)
-            .filter(|one| self.is_gone(one, namespace))
-            .map(uid_of)
-            .collect();
+        let value = object.value();
+        let namespace = &object.head.namespace;
+        let gone: Vec<&str> =
+            references(&value).filter(|one| self.is_gone(one, namespace)).map(uid_of).collect();
         if gone.is_empty() {
             return;
         }
-        if gone.len() == references(&object.value).count() {
-            let same = json!({"preconditions": {"uid": object::meta(&object.value, "uid")}});
-            // An object that another request removed meanwhile is as good as deleted.
-            let _ = Box::pin(self.remove(resource, &key(&object.value), &same, false)).await;
+        if gone.len() == references(&value).count() {
+            let same = json!({"preconditions": {"uid": &*object.head.uid}});
+            steps.add(Step::Delete(Arc::clone(resource), object.key(), same));
         } else {
-            self.remove_owners(resource, object, &gone).await;
+            self.remove_owners(resource, object, &gone, steps).await;
         }
     }
 
     /// Continues the deletion of an object that a finalizer of the garbage collection holds.
-    pub(super) async fn finalize(&self, resource: &Arc<Resource>, place: &Key) {
+    pub(super) async fn finalize(&self, resource: &Arc<Resource>, place: &Key, steps: &mut Steps) {
         if self.controllers == Controllers::Off {
             return;
         }
         let Some(object) = self.store.get(&resource.collection, place) else { return };
-        if !waits(&object.value) {
+        if !waits(&object) {
             return;
         }
-        let uid = object::meta(&object.value, "uid");
-        if object::finalizers(&object.value).any(|one| one == ORPHAN) {
-            for (other, dependent) in self.dependents(uid) {
-                self.remove_owners(&other, &dependent, &[uid]).await;
+        let uid = &*object.head.uid;
+        let dependents = self.dependents(uid);
+        if object.head.finalizers().any(|one| one == ORPHAN) {
+            for (other, dependent) in dependents {
+                self.remove_owners(&other, &dependent, &[uid], steps).await;
             }
-            self.remove_finalizer(resource, place, ORPHAN).await;
+            self.remove_finalizer(resource, place, ORPHAN, steps).await;
             return;
         }
-        for (other, dependent) in self.dependents(uid) {
-            if object::is_deleting(&dependent.value) {
-                continue;
-            }
+        let is_blocked = dependents.iter().any(|(_, one)| is_blocking(&one.value(), uid));
+        for (other, dependent) in dependents.into_iter().filter(|(_, it)| !it.head.is_deleting) {
             // The dependents of a dependent are deleted in the foreground too.
-            let own = object::meta(&dependent.value, "uid");
+            let own = &*dependent.head.uid;
             let has_own = !self.store.dependents(own).is_empty();
             let policy = if has_own { "Foreground" } else { "Background" };
             let options = json!({"propagationPolicy": policy, "preconditions": {"uid": own}});
-            let _ = Box::pin(self.remove(&other, &key(&dependent.value), &options, false)).await;
+            steps.add(Step::Delete(other, dependent.key(), options));
         }
-        if !self.dependents(uid).iter().any(|(_, one)| is_blocking(&one.value, uid)) {
-            self.remove_finalizer(resource, place, FOREGROUND).await;
+        if !is_blocked {
+            self.remove_finalizer(resource, place, FOREGROUND, steps).await;
         }
     }
 
     /// Continues what an earlier process began: deletions, and the collection of dependents.
     pub(super) async fn resume(&self) {
+        let mut steps = Steps::default();
         let served = self.catalog.served();
         for resource in served.values().filter(|one| one.form == Form::Same) {
             for object in self.store.list(&resource.collection, None, None).0 {
-                if waits(&object.value) {
-                    self.finalize(resource, &key(&object.value)).await;
-                } else if references(&object.value).next().is_some() {
-                    self.collect(resource, &object).await;
+                if waits(&object) {
+                    steps.add(Step::Finalize(Arc::clone(resource), object.key()));
+                } else if object.head.owners().next().is_some() {
+                    steps.add(Step::Collect(Arc::clone(resource), object.key()));
                 }
             }
         }
         for definition in self.store.list(builtin::CRDS, None, None).0 {
-            if object::is_deleting(&definition.value) {
-                self.finish_definition(object::name(&definition.value)).await;
+            if definition.head.is_deleting {
+                self.delete_instances(&definition.head.name, &mut steps);
             }
         }
         for namespace in self.store.list(builtin::NAMESPACES, None, None).0 {
-            if object::is_deleting(&namespace.value) {
-                self.empty_namespace(object::name(&namespace.value)).await;
+            if namespace.head.is_deleting {
+                self.empty_namespace(&namespace.head.name, &mut steps);
             }
         }
+        self.run(steps).await;
     }
 
     /// Returns the objects that name this UID as an owner.
@@ -198,7 +211,7 @@ impl Server {
     fn owner(&self, reference: &Value, namespace: &str) -> Option<(Arc<Resource>, Arc<Object>)> {
         let (resource, place) = self.place(reference, namespace)?;
         let object = self.store.get(&resource.collection, &place)?;
-        (object::meta(&object.value, "uid") == uid_of(reference)).then_some((resource, object))
+        (*object.head.uid == *uid_of(reference)).then_some((resource, object))
     }
 
     fn place(&self, reference: &Value, namespace: &str) -> Option<(Arc<Resource>, Key)> {
@@ -226,8 +239,14 @@ impl Server {
     }
 
     /// Removes references to owners from an object.
-    async fn remove_owners(&self, resource: &Arc<Resource>, object: &Object, owners: &[&str]) {
-        self.rewrite(resource, &key(&object.value), |metadata| {
+    async fn remove_owners(
+        &self,
+        resource: &Arc<Resource>,
+        object: &Object,
+        owners: &[&str],
+        steps: &mut Steps,
+    ) {
+        let change = |metadata: &mut serde_json::Map<String, Value>| {
             let references = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
             if let Some(list) = references {
                 list.retain(|one| !owners.contains(&uid_of(one)));
@@ -235,21 +254,27 @@ impl Server {
                     metadata.remove("ownerReferences");
                 }
             }
-        })
-        .await;
+        };
+        self.rewrite(resource, &object.key(), change, steps).await;
     }
 
     /// Removes a finalizer from an object, and the object if it was the last one.
-    pub(super) async fn remove_finalizer(&self, resource: &Arc<Resource>, at: &Key, gone: &str) {
-        self.rewrite(resource, at, |metadata| {
+    pub(super) async fn remove_finalizer(
+        &self,
+        resource: &Arc<Resource>,
+        at: &Key,
+        gone: &str,
+        steps: &mut Steps,
+    ) {
+        let change = |metadata: &mut serde_json::Map<String, Value>| {
             if let Some(list) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
                 list.retain(|one| one != gone);
                 if list.is_empty() {
                     metadata.remove("finalizers");
                 }
             }
-        })
-        .await;
+        };
+        self.rewrite(resource, at, change, steps).await;
     }
 
     /// Changes the metadata of an object. Removes the object if nothing holds its deletion any more.
@@ -258,6 +283,7 @@ impl Server {
         resource: &Arc<Resource>,
         at: &Key,
         change: impl Fn(&mut serde_json::Map<String, Value>) + Send + Sync,
+        steps: &mut Steps,
     ) {
         for _ in 0..MAX_ATTEMPTS {
             let Some(old) = self.store.get(&resource.collection, at) else { return };
@@ -268,12 +294,13 @@ impl Server {
             let (collection, expect) = (Arc::clone(&resource.collection), Some(old.version));
             match self.store.commit(Write { collection, key: at.clone(), expect, put }).await {
                 Ok(left) if removed => {
-                    self.recount(resource, &left.value).await;
-                    return Box::pin(self.clean_up(resource, &left.value)).await;
+                    self.recount(resource, &left, None).await;
+                    self.removed(resource, &left, steps);
+                    return;
                 }
                 Ok(_) => return,
                 Err(WriteError::Stale) => {}
-                Err(error @ (WriteError::Disk(_) | WriteError::TooLarge(_))) => {
+                Err(error) => {
                     let name = &at.name;
                     tracing::warn!(%name, %error, "Failed to continue a deletion");
                     return;
@@ -293,9 +320,4 @@ pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
         && object::finalizers(object).next().is_none()
         && grace.and_then(Value::as_i64).unwrap_or(0) == 0
         && !is_held
-}
-
-/// Returns the key of an object.
-pub(super) fn key(object: &Value) -> Key {
-    Key::new(object::namespace(object), object::name(object))
 }

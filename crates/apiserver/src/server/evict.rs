@@ -30,8 +30,9 @@ impl Server {
         let _turn = self.evictions.lock().await;
         let pod = self.store.get(&call.resource.collection, &key);
         let pod = pod.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
-        self.check_node(call, None, Some(&pod.value))?;
-        self.check_budgets(call, &pod.value)?;
+        let pod = pod.value();
+        self.check_node(call, None, Some(&pod))?;
+        self.check_budgets(call, &pod)?;
         let dry = call.query.dry_run
             || options.get("dryRun").and_then(Value::as_array).is_some_and(|l| !l.is_empty());
         let resource = Arc::clone(&call.resource);
@@ -49,11 +50,11 @@ impl Server {
         }
         let namespace = call.namespace.as_deref();
         let (budgets, _) = self.store.list(BUDGETS, namespace, None);
-        let matching: Vec<&Value> =
-            budgets.iter().map(|one| &one.value).filter(|one| budget::covers(one, pod)).collect();
+        let values = budgets.iter().map(|one| one.value());
+        let matching: Vec<_> = values.filter(|one| budget::covers(one, pod)).collect();
         let budget = match matching.as_slice() {
             [] => return Ok(()),
-            [only] => *only,
+            [only] => only,
             _ => {
                 return Err(Failure::unexplained(
                     "This pod has more than one PodDisruptionBudget, which the eviction \
@@ -61,8 +62,7 @@ impl Server {
                 ));
             }
         };
-        let (pods, _) = self.store.list(&call.resource.collection, namespace, None);
-        let counts = budget::counts(budget, pods.iter().map(|one| &one.value));
+        let counts = self.disruptions(budget);
         // An unready pod does not count as healthy, so removing it cannot violate the budget
         // further.
         if !budget::is_ready(pod) && counts.healthy >= counts.desired {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Server;
-use crate::{object, store::Key};
+use crate::object;
 
 /// Lifetime of an event after it was last seen, in seconds.
 const EVENT_LIFETIME: i64 = 3600;
@@ -31,11 +31,10 @@ impl Server {
             return;
         };
         let (all, _) = self.store.list(EVENTS, None, None);
-        for event in all.iter().filter(|event| last_seen(&event.value) < now - EVENT_LIFETIME) {
-            let key = Key::new(object::namespace(&event.value), object::name(&event.value));
+        for event in all.iter().filter(|event| last_seen(&event.value()) < now - EVENT_LIFETIME) {
             // Another request may have removed or updated the event: both are fine.
             let same = json!({"preconditions": {"resourceVersion": event.version.to_string()}});
-            let _ = self.remove(&events, &key, &same, false).await;
+            let _ = self.remove(&events, &event.key(), &same, false).await;
         }
     }
 }

@@ -96,7 +96,7 @@ impl Server {
         // Compat: the binding is reported, with the name of the role.
         let absent = |_| Failure::not_found(&call.resource, &grant.role);
         let role = self.role(&grant).map_err(absent)?;
-        self.check_held(call, object::name(new), authorize::rules(&role))
+        self.check_held(call, object::name(new), authorize::rules(&role.value()))
     }
 
     /// Fails if the caller lacks a right of the rules.

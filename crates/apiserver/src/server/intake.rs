@@ -44,7 +44,7 @@ impl Server {
         }
         let class = if name.is_empty() {
             let classes = self.store.list(PRIORITY_CLASSES, None, None).0;
-            classes.into_iter().find(|it| it.value.get("globalDefault") == Some(&json!(true)))
+            classes.into_iter().find(|it| it.value().get("globalDefault") == Some(&json!(true)))
         } else {
             let found = self.store.get(PRIORITY_CLASSES, &Key::new("", &name));
             if found.is_none() {
@@ -56,10 +56,11 @@ impl Server {
         let (Some(class), Some(Value::Object(spec))) = (class, new.get_mut("spec")) else {
             return Ok(());
         };
-        let value = class.value.get("value").cloned().unwrap_or_else(|| json!(0));
+        let class = class.value();
+        let value = class.get("value").cloned().unwrap_or_else(|| json!(0));
         spec.insert("priority".into(), value);
-        spec.insert("priorityClassName".into(), object::name(&class.value).into());
-        if let Some(policy) = class.value.get("preemptionPolicy") {
+        spec.insert("priorityClassName".into(), object::name(&class).into());
+        if let Some(policy) = class.get("preemptionPolicy") {
             spec.entry("preemptionPolicy").or_insert_with(|| policy.clone());
         }
         Ok(())

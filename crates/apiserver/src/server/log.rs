@@ -60,7 +60,7 @@ impl Server {
             return Err(Failure::method());
         }
         let stored = self.pod(call)?;
-        let pod = &stored.value;
+        let pod = &*stored.value();
         let name = object::name(pod);
         let options = LogOptions::parse(query)?;
         options.check(name)?;
@@ -99,10 +99,11 @@ impl Server {
     /// Refuses to run a command in a container or to forward a port: the pods have no processes.
     pub(super) fn refuse_command(&self, call: &Call) -> Result<Response<Body>, Failure> {
         let pod = self.pod(call)?;
+        let head = &pod.head;
         let why = match &self.kubelets {
-            Some(kubelets) => kubelets.refusal(&pod.value),
-            None if object::text(&pod.value, &["spec", "nodeName"]).is_empty() => {
-                format!("pod {} does not have a host assigned", object::name(&pod.value))
+            Some(kubelets) => kubelets.refusal(&pod.value()),
+            None if head.node.is_empty() => {
+                format!("pod {} does not have a host assigned", head.name)
             }
             None => "this cluster runs no kubelets".to_owned(),
         };

@@ -36,7 +36,8 @@ impl Server {
             return Ok(());
         }
         let key = call.namespace.as_deref().map(|namespace| Key::new("", namespace));
-        let namespace = key.and_then(|key| self.store.get(builtin::NAMESPACES, &key));
+        let stored = key.and_then(|key| self.store.get(builtin::NAMESPACES, &key));
+        let namespace = stored.as_ref().map(|found| found.value());
         let null = Value::Null;
         let (object, before) = (new.unwrap_or(&null), old.unwrap_or(&null));
         let about = if object.is_null() { before } else { object };
@@ -50,10 +51,10 @@ impl Server {
             object,
             old: before,
             is_dry_run: call.query.dry_run,
-            namespace: namespace.as_ref().map_or(&null, |found| &found.value),
+            namespace: namespace.as_deref().unwrap_or(&null),
         };
         for binding in bindings {
-            self.check_binding(&binding.value, &request)?;
+            self.check_binding(&binding.value(), &request)?;
         }
         Ok(())
     }
@@ -65,7 +66,8 @@ impl Server {
         let Some(found) = self.store.get(POLICIES, &Key::new("", name)).filter(|_| denies) else {
             return Ok(());
         };
-        let constraints = at(&found.value, &["spec", "matchConstraints"]);
+        let policy = &*found.value();
+        let constraints = at(policy, &["spec", "matchConstraints"]);
         let is_selected = |constraints: Option<&Value>| {
             constraints.is_none_or(|constraints| policy::selects(constraints, request))
         };
@@ -80,9 +82,9 @@ impl Server {
             );
             Failure::denied(request.resource, request.name, denial.reason, &message)
         };
-        let parameters = self.parameters(&found.value, binding, request).map_err(refusal)?;
-        let mut denials =
-            parameters.iter().filter_map(|one| policy::evaluate(&found.value, request, one));
+        let parameters = self.parameters(policy, binding, request).map_err(refusal)?;
+        let evaluate = |one: &Value| policy::evaluate(policy, request, one, &self.programs);
+        let mut denials = parameters.iter().filter_map(evaluate);
         match denials.next() {
             Some(denial) => Err(refusal(denial)),
             None => Ok(()),
@@ -118,12 +120,12 @@ impl Server {
             let selector = Selector::from_object(selector);
             let namespace = Some(namespace).filter(|it| !it.is_empty());
             let mut all = self.store.list(&resource.collection, namespace, None).0;
-            all.retain(|one| selector.matches(&one.value));
+            all.retain(|one| selector.selects(one));
             all
         });
         let found = found.unwrap_or_default();
         match (found.as_slice(), text(reference, &["parameterNotFoundAction"])) {
-            ([_, ..], _) => Ok(found.iter().map(|one| one.value.clone()).collect()),
+            ([_, ..], _) => Ok(found.iter().map(|one| one.whole()).collect()),
             ([], "Allow") => Ok(Vec::new()),
             ([], _) => Err(Denial {
                 message: "failed to configure binding: no params found for policy binding with \

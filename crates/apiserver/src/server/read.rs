@@ -5,10 +5,11 @@ use http::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::{Body, Call, Server, answer};
-use crate::{failure::Failure, object, select::Selector, store::Key};
+use crate::{failure::Failure, select::Selector, store::Key};
 
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a \
     consistent list result. You can start a new list without the continue parameter.";
+const FOREIGN_PAGE: &str = "continue key is not valid: it was not made by this server";
 const VERSION_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
 
 /// Validates how much of each object the rows of a table include.
@@ -65,6 +66,9 @@ impl Server {
             return Err(Failure::future_version(asked, current));
         }
         let exact = match &page {
+            Some(page) if page.version > current => {
+                return Err(Failure::bad_request(FOREIGN_PAGE));
+            }
             Some(page) => Some(page.version),
             None => asked.filter(|_| query.exact),
         };
@@ -77,7 +81,7 @@ impl Server {
             }
         };
         if !selector.is_everything() {
-            objects.retain(|one| selector.matches(&one.value));
+            objects.retain(|one| selector.selects(one));
         }
         let mut meta = Map::new();
         meta.insert("resourceVersion".into(), version.to_string().into());
@@ -89,7 +93,7 @@ impl Server {
             let left = objects.len() - limit;
             objects.truncate(limit);
             if let Some(last) = objects.last() {
-                let after = Key::new(object::namespace(&last.value), object::name(&last.value));
+                let after = last.key();
                 meta.insert("continue".into(), Page { version, after }.write().into());
             }
             if selector.is_everything() {
@@ -122,9 +126,7 @@ impl Page {
             let after = Key::new(namespace.as_str()?, name.as_str()?);
             Some(Self { version: value.get("rv")?.as_u64()?, after })
         };
-        let page = read().ok_or_else(|| {
-            Failure::bad_request("continue key is not valid: it was not made by this server")
-        })?;
+        let page = read().ok_or_else(|| Failure::bad_request(FOREIGN_PAGE))?;
         Ok(Some(page))
     }
 

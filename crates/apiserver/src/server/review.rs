@@ -152,12 +152,12 @@ impl Server {
         let bound = self.bound(&key, at(&asked, &["spec", "boundObjectRef"]))?;
         let now = self.clock.now();
         let bits = (self.entropy)();
-        let claims = token::claims(&account.value, &bound, &audiences, seconds, now, bits);
+        let claims = token::claims(&account.value(), &bound, &audiences, seconds, now, bits);
         let ends = now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(now);
         for (field, value) in [
             ("name", json!(key.name)),
             ("namespace", json!(key.namespace)),
-            ("uid", json!(object::meta(&account.value, "uid"))),
+            ("uid", json!(&*account.head.uid)),
             ("creationTimestamp", json!(clock::rfc3339(now))),
         ] {
             object::set_meta(&mut asked, field, value);
@@ -187,24 +187,24 @@ impl Server {
         let resource = self.catalog.find("", "v1", plural).ok_or_else(Failure::unknown_path)?;
         let found = self.store.get(plural, &Key::new(namespace, of("name")));
         let found = found.ok_or_else(|| Failure::not_found(&resource, of("name")))?;
-        let mut bound = Bound { objects: vec![(word, found.value.clone())] };
+        let mut bound = Bound { objects: vec![(word, found.whole())] };
         if word == "pod" {
-            if text(&found.value, &["spec", "serviceAccountName"]) != account.name {
+            if text(&found.value(), &["spec", "serviceAccountName"]) != account.name {
                 return Err(Failure::bad_request(format!(
                     "cannot bind token for serviceaccount {:?} to pod running with different \
                      serviceaccount name.",
                     account.name
                 )));
             }
-            let node = text(&found.value, &["spec", "nodeName"]);
+            let node = &*found.head.node;
             let stored = self.store.get("nodes", &Key::new("", node));
             let named = || json!({"metadata": {"name": node}});
             if !node.is_empty() {
-                let node = stored.map_or_else(named, |it| it.value.clone());
+                let node = stored.map_or_else(named, |it| it.whole());
                 bound.objects.push(("node", node));
             }
         }
-        let uid = object::meta(&found.value, "uid");
+        let uid = &*found.head.uid;
         if !of("uid").is_empty() && of("uid") != uid {
             let why = format!(
                 "the UID in the bound object reference ({}) does not match the UID in record. The \

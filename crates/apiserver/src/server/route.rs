@@ -39,7 +39,7 @@ impl Server {
         caller: Identity,
     ) -> Result<Response<Body>, Failure> {
         let target = path::parse(parts.uri.path()).ok_or_else(Failure::unknown_path)?;
-        let caller = self.acting(parts, caller)?;
+        let (caller, claims) = self.acting(parts, caller)?;
         let query = parts.uri.query().unwrap_or("");
         let access = Access::of(&parts.method, parts.uri.path(), &target, query);
         self.authorize(&caller, &access)?;
@@ -47,14 +47,17 @@ impl Server {
             Target::Object(located) => {
                 let asked = review::find(&located.group, &located.version, &located.resource);
                 match asked {
-                    Some(review) => self.answer_review(review, &located, parts, &body, &caller),
+                    Some(review) => {
+                        let by = (&caller, &claims);
+                        self.answer_review(review, &located, parts, &body, by)
+                    }
                     None if located.group.is_empty() && located.resource == "endpoints" => {
-                        let answered = self.resource(located, parts, body, caller).await;
+                        let answered = self.resource(located, parts, body, (caller, claims)).await;
                         let mut response = answered.unwrap_or_else(|it| answer::refuse(&it));
                         answer::warn(&mut response, ENDPOINTS_WARNING);
                         Ok(response)
                     }
-                    None => self.resource(located, parts, body, caller).await,
+                    None => self.resource(located, parts, body, (caller, claims)).await,
                 }
             }
             Target::Plain(path) => self.plain(&path, parts),
@@ -82,7 +85,7 @@ impl Server {
         located: &Located,
         parts: &Parts,
         body: &Bytes,
-        caller: &Identity,
+        (caller, claims): (&Identity, &Claims),
     ) -> Result<Response<Body>, Failure> {
         let is_placed = located.namespace.is_some() == review.namespaced;
         if located.name.is_some() || !is_placed {
@@ -93,8 +96,7 @@ impl Server {
         }
         let question = decode(&parts.headers, body, review.kind)?.value;
         let namespace = located.namespace.as_deref().unwrap_or("");
-        let claims = parts.extensions.get::<Claims>().cloned().unwrap_or_default();
-        self.review(review, &question, namespace, caller, &claims)
+        self.review(review, &question, namespace, caller, claims)
     }
 
     fn discover(&self, target: &Target, headers: &HeaderMap) -> Result<Response<Body>, Failure> {
@@ -143,7 +145,7 @@ impl Server {
         located: Located,
         parts: &Parts,
         body: Bytes,
-        caller: Identity,
+        (caller, claims): (Identity, Claims),
     ) -> Result<Response<Body>, Failure> {
         let resource = self
             .catalog
@@ -172,7 +174,7 @@ impl Server {
             manager,
             subresource: located.subresource.clone().unwrap_or_default(),
             caller,
-            claims: parts.extensions.get::<Claims>().cloned().unwrap_or_default(),
+            claims,
         };
         match located.subresource.as_deref() {
             None => self.main(call, parts, body).await,
@@ -246,7 +248,7 @@ impl Server {
                 let options = options(&parts.headers, &body)?;
                 let old = self.store.get(&call.resource.collection, &call.key());
                 if let Some(old) = &old {
-                    self.check_write(&call, "DELETE", None, Some(&old.value))?;
+                    self.check_write(&call, "DELETE", None, Some(&old.value()))?;
                 }
                 let response = self.delete(&call, &options).await?;
                 let is_gone = call.query.dry_run

@@ -23,7 +23,7 @@ impl Server {
         let key = call.key();
         let found = self.store.get(&call.resource.collection, &key);
         let found = found.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
-        let current = view(&found.value);
+        let current = view(&found.value());
         let new = match *method {
             Method::GET => return Ok(answer::json(StatusCode::OK, &current)),
             Method::PUT => read()?,
@@ -46,7 +46,7 @@ impl Server {
             )));
         }
         let version = object::meta(&new, "resourceVersion");
-        if !version.is_empty() && version != object::meta(&found.value, "resourceVersion") {
+        if !version.is_empty() && version != found.version.to_string() {
             return Err(Failure::modified(&call.resource, &key.name));
         }
         let replicas = object::at(&new, &["spec", "replicas"]).cloned().unwrap_or(json!(0));
@@ -63,7 +63,7 @@ impl Server {
         }
         let stored = self.store.get(&call.resource.collection, &key);
         let stored = stored.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
-        Ok(answer::json(StatusCode::OK, &view(&stored.value)))
+        Ok(answer::json(StatusCode::OK, &view(&stored.value())))
     }
 }
 

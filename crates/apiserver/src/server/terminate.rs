@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use super::{Server, dependents::key};
+use super::{
+    Server,
+    steps::{Step, Steps},
+};
 use crate::{
     clock,
     failure::Failure,
@@ -102,9 +105,10 @@ impl Server {
         key: &Key,
         old: &Arc<Object>,
         dry: bool,
+        steps: &mut Steps,
     ) -> Result<Arc<Object>, WriteError> {
         let mut left = Arc::clone(old);
-        if !object::is_deleting(&old.value) {
+        if !old.head.is_deleting {
             let mut value = old.whole();
             let now = clock::rfc3339(self.clock.now());
             object::set_meta(&mut value, "deletionTimestamp", now);
@@ -118,24 +122,23 @@ impl Server {
             left = self.store.commit(write).await?;
         }
         if !dry {
-            self.empty_namespace(&key.name).await;
+            self.empty_namespace(&key.name, steps);
         }
         Ok(left)
     }
 
-    /// Deletes the content of a namespace that is being deleted, then the namespace.
-    pub(super) async fn empty_namespace(&self, namespace: &str) {
+    /// Adds the deletion of the content of a namespace that is being deleted, then of the namespace.
+    pub(super) fn empty_namespace(&self, namespace: &str, steps: &mut Steps) {
         if self.controllers == Controllers::Off {
             return;
         }
         let served = self.catalog.served();
         for other in served.values().filter(|other| other.namespaced && other.form == Form::Same) {
             for object in self.store.list(&other.collection, Some(namespace), None).0 {
-                // An object that another request removed meanwhile is as good as deleted.
-                let _ = Box::pin(self.remove(other, &key(&object.value), &json!({}), false)).await;
+                steps.add(Step::Delete(Arc::clone(other), object.key(), json!({})));
             }
         }
-        self.finish_namespace(namespace).await;
+        steps.add(Step::FinishNamespace(namespace.to_owned()));
     }
 
     /// Removes a namespace that is being deleted, if it is empty and no finalizer holds it. Else its
@@ -143,19 +146,20 @@ impl Server {
     pub(super) async fn finish_namespace(&self, namespace: &str) {
         let key = Key::new("", namespace);
         let Some(found) = self.store.get(builtin::NAMESPACES, &key) else { return };
-        if !object::is_deleting(&found.value) {
+        if !found.head.is_deleting {
             return;
         }
         let remains = self.remains(namespace);
-        let own = object::at(&found.value, &["spec", "finalizers"]).and_then(Value::as_array);
+        let old = found.value();
+        let own = object::at(&old, &["spec", "finalizers"]).and_then(Value::as_array);
         let is_held = own.is_some_and(|list| list.iter().any(|one| one != "kubernetes"))
-            || object::finalizers(&found.value).next().is_some();
+            || found.head.finalizers().next().is_some();
         let put = if remains.objects.is_empty() && !is_held {
             Put::Remove(found.whole())
         } else {
             let now = clock::rfc3339(self.clock.now());
-            let conditions = Value::Array(remains.conditions(&found.value, &now));
-            if object::at(&found.value, &["status", "conditions"]) == Some(&conditions) {
+            let conditions = Value::Array(remains.conditions(&old, &now));
+            if object::at(&old, &["status", "conditions"]) == Some(&conditions) {
                 return;
             }
             let mut value = found.whole();
@@ -178,7 +182,7 @@ impl Server {
                 let name = format!("{}.{}", other.plural, other.group);
                 out.objects.insert(name, left.len());
             }
-            for one in left.iter().flat_map(|object| object::finalizers(&object.value)) {
+            for one in left.iter().flat_map(|object| object.head.finalizers()) {
                 *out.finalizers.entry(one.to_owned()).or_default() += 1;
             }
         }
@@ -191,9 +195,10 @@ impl Server {
         key: &Key,
         old: &Arc<Object>,
         dry: bool,
+        steps: &mut Steps,
     ) -> Result<Arc<Object>, WriteError> {
         let mut left = Arc::clone(old);
-        if !object::is_deleting(&old.value) {
+        if !old.head.is_deleting {
             let mut value = old.whole();
             let now = clock::rfc3339(self.clock.now());
             object::set_meta(&mut value, "deletionTimestamp", now.clone());
@@ -218,37 +223,35 @@ impl Server {
             let write = Write { collection, key: key.clone(), expect: Some(old.version), put };
             left = self.store.commit(write).await?;
         }
-        if dry {
-            return Ok(left);
+        if !dry {
+            self.delete_instances(&key.name, steps);
         }
-        for (other, object) in self.instances(&key.name) {
-            let at = super::dependents::key(&object.value);
-            let _ = Box::pin(self.remove(&other, &at, &json!({}), false)).await;
-        }
-        self.finish_definition(&key.name).await;
         Ok(left)
     }
 
+    /// Adds the deletion of the objects of a definition that is being deleted, then of the definition.
+    pub(super) fn delete_instances(&self, definition: &str, steps: &mut Steps) {
+        let served = self.catalog.served();
+        let is_its = |one: &&Arc<Resource>| one.custom && *one.collection == *definition;
+        if let Some(resource) = served.values().find(is_its) {
+            for object in self.store.list(&resource.collection, None, None).0 {
+                steps.add(Step::Delete(Arc::clone(resource), object.key(), json!({})));
+            }
+        }
+        steps.add(Step::FinishDefinition(definition.to_owned()));
+    }
+
     /// Removes a definition that is being deleted, if it has no objects left.
-    pub(super) async fn finish_definition(&self, name: &str) {
+    pub(super) async fn finish_definition(&self, name: &str, steps: &mut Steps) {
         let key = Key::new("", name);
         let Some(found) = self.store.get(builtin::CRDS, &key) else { return };
-        if !object::is_deleting(&found.value) || !self.instances(name).is_empty() {
+        if !found.head.is_deleting || !self.store.is_empty(name) {
             return;
         }
         let crds = self.catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         if let Some(crds) = crds {
-            Box::pin(self.remove_finalizer(&crds, &key, CLEANUP)).await;
+            self.remove_finalizer(&crds, &key, CLEANUP, steps).await;
         }
-    }
-
-    /// Returns the objects of a definition.
-    fn instances(&self, definition: &str) -> Vec<(Arc<Resource>, Arc<Object>)> {
-        let served = self.catalog.served();
-        let is_its = |one: &&Arc<Resource>| one.custom && *one.collection == *definition;
-        let Some(resource) = served.values().find(is_its) else { return Vec::new() };
-        let (objects, _) = self.store.list(&resource.collection, None, None);
-        objects.into_iter().map(|object| (Arc::clone(resource), object)).collect()
     }
 
     /// Fails if the definition of a new custom object is being deleted.
@@ -257,7 +260,7 @@ impl Server {
             return Ok(());
         }
         let found = self.store.get(builtin::CRDS, &Key::new("", &resource.collection));
-        if found.is_some_and(|found| object::is_deleting(&found.value)) {
+        if found.is_some_and(|found| found.head.is_deleting) {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Failure::forbidden(resource, name, why));
         }

@@ -90,7 +90,7 @@ impl Watcher {
         let namespace = self.call.namespace.clone();
         let (objects, version) = self.server.store.list(&collection, namespace.as_deref(), None);
         for object in objects {
-            if self.selector.matches(&object.value) {
+            if self.selector.selects(&object) {
                 self.send(EventKind::Added, &object);
             }
         }
@@ -154,12 +154,12 @@ impl Watcher {
     /// selection or out of it.
     fn send_change(&mut self, change: &Change) {
         if let Some(namespace) = &self.call.namespace
-            && crate::object::namespace(&change.object.value) != namespace
+            && *change.object.head.namespace != **namespace
         {
             return;
         }
-        let now = self.selector.matches(&change.object.value);
-        let before = change.before.as_ref().filter(|old| self.selector.matches(&old.value));
+        let now = self.selector.selects(&change.object);
+        let before = change.before.as_ref().filter(|old| self.selector.selects(old));
         match (change.kind, before, now) {
             (ChangeKind::Deleted, Some(_), _) => self.send(EventKind::Deleted, &change.object),
             (ChangeKind::Added | ChangeKind::Modified, None, true) => {

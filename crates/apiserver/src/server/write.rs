@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{Body, Call, Server, answer, dependents};
+use super::{Body, Call, Server, answer, dependents, steps::Steps};
 use crate::{
     admit::{self, Admitted, Part},
     body::Decoded,
@@ -19,7 +19,7 @@ use crate::{
         ssa,
     },
     resource::{Resource, builtin},
-    store::{Key, Object, Put, Write, WriteError, stamped},
+    store::{Key, Object, Put, Write, WriteError, unstored},
 };
 use check::{as_patch, check_applied, check_kind, check_patched, place, undeterminable};
 
@@ -92,11 +92,11 @@ impl Server {
             };
             match stored {
                 Ok(stored) => {
-                    self.recount(resource, &stored.value).await;
                     if &*resource.collection == "events" {
                         self.expire_events().await;
                     } else if !call.query.dry_run {
-                        self.collect(resource, &stored).await;
+                        self.recount(resource, &stored, None).await;
+                        self.follow(resource, &stored, false).await;
                     }
                     let mut response = self.show(call, StatusCode::CREATED, &stored);
                     warn(call, &notes, &mut response);
@@ -111,11 +111,22 @@ impl Server {
         Err(Failure::internal("no free name was found"))
     }
 
+    /// Does what follows from a write: the removal of an object, or an owner that does not exist.
+    async fn follow(&self, resource: &Arc<Resource>, written: &Object, is_gone: bool) {
+        let mut steps = Steps::default();
+        if is_gone {
+            self.removed(resource, written, &mut steps);
+        } else {
+            self.collect(resource, written, &mut steps).await;
+        }
+        self.run(steps).await;
+    }
+
     /// 409: an object of this name exists, perhaps not much longer.
     fn exists(&self, resource: &Resource, key: &Key) -> Failure {
         let mut failure = Failure::exists(resource, &key.name);
         let found = self.store.get(&resource.collection, key);
-        if found.is_some_and(|found| object::is_deleting(&found.value)) {
+        if found.is_some_and(|found| found.head.is_deleting) {
             failure.message = format!("object is being deleted: {}", failure.message);
         }
         failure
@@ -126,8 +137,7 @@ impl Server {
             return Err(WriteError::Stale);
         }
         let (Put::Keep(value) | Put::Remove(value)) = put;
-        let bytes = serde_json::to_vec(&value).expect("a JSON value can be encoded").into();
-        Ok(Arc::new(Object::new(value, bytes, 0)))
+        unstored(value, 0).map(Arc::new)
     }
 
     /// Replaces an object or its status.
@@ -271,7 +281,8 @@ impl Server {
             }
             let gone = dependents::is_finished(resource, &admitted.object);
             if call.query.dry_run {
-                let shown = stamped(admitted.object, old.version);
+                let shown = unstored(admitted.object, old.version)
+                    .map_err(|error| Self::commit_failure(resource, &key.name, &error))?;
                 return Ok(self.show(call, StatusCode::OK, &shown));
             }
             let put = if gone { Put::Remove(admitted.object) } else { Put::Keep(admitted.object) };
@@ -279,12 +290,8 @@ impl Server {
             let expect = Some(old.version);
             match self.commit(Write { collection, key: key.clone(), expect, put }).await {
                 Ok(stored) => {
-                    self.recount(resource, &stored.value).await;
-                    if gone {
-                        self.clean_up(resource, &stored.value).await;
-                    } else {
-                        self.collect(resource, &stored).await;
-                    }
+                    self.recount(resource, &stored, Some(&old)).await;
+                    self.follow(resource, &stored, gone).await;
                     let mut response = self.show(call, StatusCode::OK, &stored);
                     warn(call, &notes, &mut response);
                     return Ok(response);
@@ -318,7 +325,7 @@ impl Server {
         let stored = self.store.commit(write).await;
         if stored.is_err() {
             match before {
-                Some(before) => self.register(&before.value, true),
+                Some(before) => self.register(&before.value(), true),
                 None => self.register(&new, false),
             }
         }

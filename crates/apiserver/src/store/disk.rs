@@ -54,7 +54,7 @@ pub(super) fn load(path: &Path) -> Result<(Database, u64, Vec<LoadedObject>), Op
         let mut parts = place.splitn(3, SEPARATOR);
         let mut part = || parts.next().unwrap_or_default();
         let (collection, namespace, name) = (part(), part(), part());
-        let object = Object::new(value, bytes.into(), stored);
+        let object = Object::new(collection, value, bytes, stored);
         objects.push((collection.into(), Key::new(namespace, name), object));
     }
     Ok((database, version, objects))
@@ -172,7 +172,7 @@ fn check(shared: &Shared, batch: Vec<Job>) -> Vec<Accepted> {
             Some(object) => object.clone(),
             None => state.current(&place.0, &place.1),
         };
-        match prepare(write.expect, write.put, before, version + 1) {
+        match prepare(&place.0, write.expect, write.put, before, version + 1) {
             Err(error) => {
                 let _ = done.send(Err(error));
             }

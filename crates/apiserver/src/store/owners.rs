@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::Key;
+use super::{Head, Key};
 use crate::object;
 
 /// The place of an object: its collection and its key.
@@ -26,8 +26,8 @@ impl Owners {
     }
 
     /// Replaces the entries of an object.
-    pub(super) fn replace(&mut self, place: &Place, before: Option<&Value>, after: Option<&Value>) {
-        for uid in before.into_iter().flat_map(owners) {
+    pub(super) fn replace(&mut self, place: &Place, before: Option<&Head>, after: Option<&Head>) {
+        for uid in before.into_iter().flat_map(Head::owners) {
             if let Some(places) = self.dependents.get_mut(uid) {
                 places.remove(place);
                 if places.is_empty() {
@@ -35,7 +35,7 @@ impl Owners {
                 }
             }
         }
-        for uid in after.into_iter().flat_map(owners) {
+        for uid in after.into_iter().flat_map(Head::owners) {
             self.dependents.entry(uid.to_owned()).or_default().insert(place.clone());
         }
     }
@@ -56,8 +56,9 @@ mod tests {
     fn objects_are_found_by_their_owners() {
         let mut index = Owners::default();
         let place: Place = ("pods".into(), Key::new("a", "b"));
-        let owned =
-            |owner: &str| json!({"metadata": {"uid": "me", "ownerReferences": [{"uid": owner}]}});
+        let owned = |owner: &str| {
+            Head::of(&json!({"metadata": {"uid": "me", "ownerReferences": [{"uid": owner}]}}))
+        };
         index.replace(&place, None, Some(&owned("x")));
         assert_eq!(index.dependents("x"), vec![place.clone()]);
         index.replace(&place, Some(&owned("x")), Some(&owned("y")));

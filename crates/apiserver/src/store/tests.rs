@@ -1,6 +1,7 @@
 //! Tests of the store.
 
-use super::*;
+use super::{encode::MAX_DEPTH, *};
+use crate::object as fields;
 use serde_json::json;
 
 fn write(name: &str, expect: Option<u64>, put: Put) -> Write {
@@ -24,7 +25,7 @@ async fn a_write_at_the_wrong_version_is_rejected() {
     let stale = store.commit(write("a", Some(first + 7), Put::Keep(thing("a")))).await;
     assert_eq!(stale.unwrap_err(), WriteError::Stale);
     let good = store.commit(write("a", Some(first), Put::Keep(thing("a")))).await.unwrap();
-    assert_eq!(object::meta(&good.value, "resourceVersion"), good.version.to_string());
+    assert_eq!(fields::meta(&good.value(), "resourceVersion"), good.version.to_string());
     assert!(good.version > first);
 }
 
@@ -69,7 +70,7 @@ async fn a_reopened_store_continues_at_its_version() {
     let store = Store::open(&path, 10).unwrap();
     assert_eq!(store.version(), b + 1);
     let (objects, _) = store.list("things", None, None);
-    assert_eq!(objects.iter().map(|o| object::name(&o.value)).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(objects.iter().map(|o| &*o.head.name).collect::<Vec<_>>(), ["b"]);
     assert_eq!(store.since("things", b).unwrap_err(), TooOld { oldest: b + 1 });
     assert_eq!(add(&store, "c").await, b + 2);
 }
@@ -106,4 +107,26 @@ async fn a_log_of_large_objects_keeps_fewer_changes() {
     assert!(store.since("things", second).is_err());
     let (recent, _) = store.since("things", store.version() - MIN_LOG_LEN as u64).unwrap();
     assert_eq!(recent.len(), MIN_LOG_LEN);
+}
+
+#[tokio::test]
+async fn an_object_that_could_not_be_read_again_is_not_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state");
+    let nested = |depth: usize| (0..depth).fold(json!(1), |below, _| json!({"a[\"": below}));
+    {
+        let store = Store::open(&path, 10).unwrap();
+        let put = |name: &str, depth: usize, owners: usize| {
+            let mut value = thing(name);
+            value["spec"] = nested(depth);
+            value["metadata"]["managedFields"] = nested(owners);
+            store.commit(write(name, None, Put::Keep(value)))
+        };
+        assert_eq!(put("deep", MAX_DEPTH, 0).await.unwrap_err(), WriteError::TooDeep);
+        assert!(put("less", MAX_DEPTH - 1, 0).await.is_ok());
+        let stored = put("owned", 1, MAX_DEPTH).await.unwrap();
+        assert_eq!(stored.value()["metadata"].get("managedFields"), None);
+    }
+    let store = Store::open(&path, 10).unwrap();
+    assert_eq!(store.list("things", None, None).0.len(), 2);
 }

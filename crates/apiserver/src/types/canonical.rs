@@ -3,9 +3,10 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
+use mco_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use super::{Field, Struct, Type, inner, quantity, resolved, struct_of};
+use super::{Field, Struct, Type, inner, resolved, struct_of};
 use crate::schema::prune::join;
 
 /// An object as Kubernetes writes it.
@@ -105,10 +106,8 @@ impl Reader {
             | (Type::Raw, _) => Ok(value.clone()),
             (Type::Int(name), Value::Number(number)) if fits(name, number) => Ok(value.clone()),
             (Type::Bytes, Value::String(text)) => bytes(text),
-            (Type::Quantity, Value::String(text)) => quantity::canonical(text).map(Value::String),
-            (Type::Quantity, Value::Number(number)) => {
-                quantity::canonical(&number.to_string()).map(Value::String)
-            }
+            (Type::Quantity, Value::String(text)) => quantity(text),
+            (Type::Quantity, Value::Number(number)) => quantity(&number.to_string()),
             (Type::IntOrString, Value::Number(number)) if fits("int32", number) => {
                 Ok(value.clone())
             }
@@ -217,6 +216,12 @@ fn fits(name: &str, number: &serde_json::Number) -> bool {
         "uint8" | "uint32" | "uint64" => number.is_u64(),
         _ => number.is_i64(),
     }
+}
+
+/// Returns a quantity in the form that Kubernetes writes.
+fn quantity(text: &str) -> Result<Value, String> {
+    let read = Quantity::parse(text).map_err(|error| error.to_string())?;
+    Ok(Value::String(read.to_string()))
 }
 
 fn bytes(text: &str) -> Result<Value, String> {

@@ -117,6 +117,34 @@ async fn a_dependent_of_a_dead_owner_is_collected() {
     }
 }
 
+/// Number of objects in a chain of owners, and of dependents of one owner.
+const MANY_MORE: usize = 3_000;
+
+#[tokio::test]
+async fn a_long_chain_of_owners_is_deleted() {
+    let api = server().await;
+    let first = make(&api, "first", &json!({})).await;
+    let mut owner = first;
+    for number in 0..MANY_MORE {
+        owner = make(&api, &format!("c{number}"), &owned_by(&owner, true)).await;
+    }
+    assert_eq!(delete(&api, "first", "Background").await.0, 200);
+    let (_, list) = send(&api, "GET", MAPS, &Value::Null).await;
+    assert_eq!(list["items"], json!([]));
+}
+
+#[tokio::test]
+async fn many_dependents_are_deleted_before_their_owner() {
+    let api = server().await;
+    let owner = make(&api, "owner", &json!({})).await;
+    for number in 0..MANY_MORE {
+        make(&api, &format!("c{number}"), &owned_by(&owner, true)).await;
+    }
+    assert_eq!(delete(&api, "owner", "Foreground").await.0, 200);
+    let (_, list) = send(&api, "GET", MAPS, &Value::Null).await;
+    assert_eq!(list["items"], json!([]));
+}
+
 #[test]
 fn a_cascade_is_completed_at_the_next_start() {
     let dir = tempfile::tempdir().unwrap();

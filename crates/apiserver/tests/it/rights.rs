@@ -178,3 +178,55 @@ async fn a_policy_denies_writes_until_it_is_deleted() {
     assert_eq!(send(&admin, "DELETE", &format!("{bindings}/b"), &Value::Null).await.0, 200);
     create(&admin, maps, json!({"metadata": {"name": "a"}})).await;
 }
+
+#[tokio::test]
+async fn a_policy_about_deletes_holds_for_a_whole_collection() {
+    let admin = Client::new(server().await, "default");
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"],
+        "resources": ["configmaps"]});
+    let spec = json!({"matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "oldObject.metadata.name != 'kept'"}]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+    create(&admin, &format!("{policies}/validatingadmissionpolicies"), policy).await;
+    let binding = json!({"metadata": {"name": "b"},
+        "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+    create(&admin, &format!("{policies}/validatingadmissionpolicybindings"), binding).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    create(&admin, maps, json!({"metadata": {"name": "kept"}})).await;
+    for path in [format!("{maps}/kept"), maps.to_owned()] {
+        assert_eq!(send(&admin, "DELETE", &path, &Value::Null).await.0, 422, "{path}");
+    }
+    assert_eq!(send(&admin, "GET", &format!("{maps}/kept"), &Value::Null).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_caller_who_acts_for_another_has_the_rights_and_claims_of_that_one() {
+    let api = server().await;
+    let admin = Client::new(api.clone(), "default");
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let rules = json!([{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}]);
+    let role = json!({"metadata": {"name": "acting"}, "rules": rules});
+    create(&admin, &format!("{rbac}/clusterroles"), role).await;
+    let binding = json!({"metadata": {"name": "acting"},
+        "roleRef": {"kind": "ClusterRole", "name": "acting"},
+        "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "default"}]});
+    create(&admin, &format!("{rbac}/clusterrolebindings"), binding).await;
+    let robot = Client::new(api.for_account_on("default", "robot", "n1"), "default");
+    let ask = async |user: &str| {
+        let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+            .header("content-type", "application/json")
+            .header("impersonate-user", user);
+        let response = robot.send(request.body(Body::from(b"{}".to_vec())).unwrap()).await.unwrap();
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect_bytes().await.unwrap();
+        (code, serde_json::from_slice::<Value>(&bytes).unwrap())
+    };
+    let (code, answer) = ask("jane").await;
+    let info = &answer["status"]["userInfo"];
+    assert_eq!((code, &info["username"], info.get("extra")), (201, &json!("jane"), None));
+    let (code, refused) = ask("system:serviceaccount:default:other").await;
+    let message = refused["message"].as_str().unwrap();
+    assert_eq!(code, 403);
+    assert!(message.contains("cannot impersonate resource \"serviceaccounts\""), "{message}");
+}

@@ -1,11 +1,13 @@
 //! Drop-ins of CRI-O, one for each setting.
 
-use mco_api::container_runtime_config::{ContainerRuntimeSettings, DefaultRuntime};
+use mco_api::{
+    container_runtime_config::{ContainerRuntimeSettings, DefaultRuntime},
+    quantity::Quantity,
+};
 
 use super::AdditionalStores;
 use crate::{
     generated::GeneratedFile,
-    quantity::Quantity,
     toml::write::{Child, Table, Value},
 };
 

@@ -3,12 +3,14 @@
 //! Compat: members that the reference does not know are dropped (containers/storage,
 //! pkg/config/config.go).
 
-use mco_api::container_runtime_config::{ContainerRuntimeSettings, Store};
+use mco_api::{
+    container_runtime_config::{ContainerRuntimeSettings, Store},
+    quantity::Quantity,
+};
 use toml_edit::TableLike;
 
 use super::AdditionalStores;
 use crate::{
-    quantity::Quantity,
     status::quote::quoted,
     toml::write::{Child, Value},
     toml::{TomlFault, read, write::Table},

@@ -1,13 +1,13 @@
 //! Checks of a ContainerRuntimeConfig.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use mco_api::container_runtime_config::{ContainerRuntimeSettings, DefaultRuntime, Store};
+use mco_api::{
+    container_runtime_config::{ContainerRuntimeSettings, DefaultRuntime, Store},
+    quantity::{Quantity, QuantityError},
+};
 
 use super::crio;
-use crate::{
-    quantity::{Quantity, QuantityError},
-    status::quote::quoted,
-};
+use crate::status::quote::quoted;
 
 /// Smallest number of processes that a container can do with.
 const MIN_PIDS: i64 = 20;

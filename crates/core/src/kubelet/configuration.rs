@@ -6,13 +6,14 @@
 
 mod decode;
 
+use mco_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::{
     duration,
     fields::{self, Field, Kind, Presence, ROOT},
 };
-use crate::{goyaml, quantity::Quantity, yaml};
+use crate::{goyaml, yaml};
 
 pub use self::decode::DecodeError;
 

@@ -1,10 +1,10 @@
 //! The values of a field that a kubelet accepts. A kubelet that finds another value does not start,
 //! so a KubeletConfig with one never reaches a node.
 
+use mco_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
 use super::duration;
-use crate::quantity::Quantity;
 
 /// A rule for the value of a field.
 #[derive(Clone, Copy, Debug)]

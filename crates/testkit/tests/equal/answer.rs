@@ -37,6 +37,13 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
+impl Answer {
+    /// Returns the reason of a refusal. Text that is no `Status` has none.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.body.get("reason")?.as_str()
+    }
+}
+
 /// Replaces times, versions and identities.
 pub(crate) fn masked(value: &Value) -> Value {
     match value {

@@ -125,11 +125,6 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         is_masked: false,
     },
     Difference {
-        name: "pod-validation",
-        reason: "Pods are validated by fewer rules: volumes, probes, hooks, affinity, security contexts, DNS and host names are stored as they are given.",
-        is_masked: false,
-    },
-    Difference {
         name: "generated-names",
         reason: "A prefix of a generated name is validated with the name that it gives, and shown with it.",
         is_masked: false,

@@ -144,10 +144,14 @@ async fn run(servers: &Servers, namespace: &str, sequence: &Sequence) -> Vec<Str
                 let name = &mark.name;
                 findings.push(format!("{}\n    does not differ by {name} any more", place()));
             }
-            // The codes of a marked request are compared too.
+            // The codes of a marked request are compared too, and the reasons of its refusals.
             (Some(mark), false) => {
                 let codes = (ours.code, theirs.code);
-                if mark.codes.unwrap_or((theirs.code, theirs.code)) != codes {
+                let reasons = (ours.reason(), theirs.reason());
+                let is_other = matches!(reasons, (Some(ours), Some(theirs)) if ours != theirs);
+                let is_wrong = mark.codes.unwrap_or((theirs.code, theirs.code)) != codes
+                    || (mark.codes.is_none() && is_other);
+                if is_wrong {
                     let rest = differences.join("\n    ");
                     findings.push(format!("{}\n    codes {codes:?}\n    {rest}", place()));
                 }

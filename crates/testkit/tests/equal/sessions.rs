@@ -1,7 +1,8 @@
 //! kubectl prints the same with both servers.
 //!
 //! Each session is a list of commands in `sessions/`: a line per command, without `kubectl`. Lines that
-//! start with `|` are its standard input, `!NAME` before a command names a difference, as in sequences.
+//! start with `|` are its standard input, `!NAME` before a command names a difference, as in sequences:
+//! the exit code must be the same, unless `!NAME=1/0` names both.
 
 use std::{
     io::Write as _,
@@ -29,6 +30,8 @@ pub(crate) const SESSIONS: &[(&str, &str)] = &[
 pub(crate) struct Line {
     pub(crate) text: String,
     pub(crate) difference: Option<String>,
+    /// The exit codes with both servers, if they differ.
+    codes: Option<String>,
     words: Vec<String>,
     input: String,
 }
@@ -47,8 +50,13 @@ pub(crate) fn parse(text: &str) -> Vec<Line> {
             Some((name, rest)) => (Some(name.to_owned()), rest),
             None => (None, line),
         };
+        let (difference, codes) = match difference.as_ref().and_then(|it| it.split_once('=')) {
+            Some((name, codes)) => (Some(name.to_owned()), Some(codes.to_owned())),
+            None => (difference, None),
+        };
         let words = words(rest);
-        lines.push(Line { text: rest.to_owned(), difference, words, input: String::new() });
+        let (text, input) = (rest.to_owned(), String::new());
+        lines.push(Line { text, difference, codes, words, input });
     }
     lines
 }
@@ -225,6 +233,11 @@ async fn kubectl_prints_the_same_with_both_servers() {
     assert!(findings.is_empty(), "{} outputs differ:\n{}", findings.len(), findings.join("\n"));
 }
 
+/// Returns the exit code at the end of what a command shows.
+fn exit_code(shown: &str) -> &str {
+    shown.trim_end().rsplit(' ').next().unwrap_or_default()
+}
+
 /// Runs a session with both servers. Returns the outputs that differ.
 fn session(name: &str, lines: &[Line], ours: &Kubectl, theirs: &Kubectl) -> Vec<String> {
     let both = |run: &(dyn Fn(&Kubectl) -> String + Sync)| {
@@ -250,7 +263,19 @@ fn session(name: &str, lines: &[Line], ours: &Kubectl, theirs: &Kubectl) -> Vec<
                 "{name}: kubectl {}\n    does not differ by {difference} any more",
                 line.text
             )),
-            (None, true) | (Some(_), false) => {}
+            (Some(_), false) => {
+                let codes = [&ours, &theirs].map(|shown| exit_code(shown));
+                let [our, their] = codes;
+                let is_accepted = match &line.codes {
+                    Some(accepted) => *accepted == format!("{our}/{their}"),
+                    None => our == their,
+                };
+                if !is_accepted {
+                    let text = &line.text;
+                    findings.push(format!("{name}: kubectl {text}\n    exit codes {our}/{their}"));
+                }
+            }
+            (None, true) => {}
         }
     }
     findings

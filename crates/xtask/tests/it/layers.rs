@@ -13,7 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mco-host", &["mco-core", "mco-ignition"]),
     ("mco-apply", &["mco-api", "mco-core", "mco-host", "mco-ignition"]),
     ("mco-cluster", &["mco-api"]),
-    ("mco-apiserver", &[]),
+    ("mco-apiserver", &["mco-api"]),
     ("mco-controller", &["mco-api", "mco-cluster", "mco-core"]),
     ("mco-operator", &["mco-api", "mco-cluster", "mco-core"]),
     ("mco-server", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),

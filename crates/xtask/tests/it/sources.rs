@@ -67,7 +67,17 @@ fn every_file_is_reached_by_a_mod_line() {
             (parent, name),
             (Some("src"), "lib.rs" | "main.rs")
                 | (
-                    Some("chaos" | "equal" | "it" | "lab" | "ostree" | "serve" | "systemd" | "vm"),
+                    Some(
+                        "api"
+                            | "chaos"
+                            | "equal"
+                            | "it"
+                            | "lab"
+                            | "ostree"
+                            | "serve"
+                            | "systemd"
+                            | "vm"
+                    ),
                     "main.rs"
                 )
         ) || matches!(parent, Some("benches" | "bin"))

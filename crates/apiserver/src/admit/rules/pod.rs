@@ -1,9 +1,12 @@
 //! Validation of pods and pod templates.
 
+mod affinity;
 mod container;
+mod network;
+mod probe;
+mod security;
 mod update;
-
-use std::collections::BTreeSet;
+mod volume;
 
 use serde_json::{Value, json};
 
@@ -21,8 +24,9 @@ pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<Fault> {
 /// Validates the spec of a pod or of a template.
 pub(super) fn spec(pod: &Value, place: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
-    let volumes = volumes(pod, place, &mut faults);
+    let volumes = volume::all(pod, place, &mut faults);
     faults.extend(container::all(pod, place, &volumes));
+    faults.extend(network::host_ports(pod, place));
     let policy = object::text(pod, &["restartPolicy"]);
     faults.extend(one_of(place, "restartPolicy", policy, &["Always", "OnFailure", "Never"]));
     let policy = object::text(pod, &["dnsPolicy"]);
@@ -37,6 +41,11 @@ pub(super) fn spec(pod: &Value, place: &str) -> Vec<Fault> {
             faults.push(Fault::invalid(place.clone(), value, &rule));
         }
     }
+    faults.extend(security::of_pod(pod, place));
+    faults.extend(affinity::check(pod, place));
+    faults.extend(network::dns(pod, place));
+    faults.extend(network::gates(pod, place));
+    faults.extend(affinity::spread(pod, place));
     let account = object::text(pod, &["serviceAccountName"]);
     if !account.is_empty() {
         for rule in name::subdomain_faults(account) {
@@ -59,7 +68,9 @@ pub(super) fn spec(pod: &Value, place: &str) -> Vec<Fault> {
         let place = format!("{place}.activeDeadlineSeconds");
         faults.push(Fault::invalid(place, seconds, "must be between 1 and 2147483647, inclusive"));
     }
+    faults.extend(network::names(pod, place));
     faults.extend(tolerations(pod, place));
+    faults.extend(network::aliases(pod, place));
     faults
 }
 
@@ -70,27 +81,6 @@ fn one_of(place: &str, field: &str, value: &str, known: &[&str]) -> Option<Fault
         return Some(Fault::required(place, ""));
     }
     (!known.contains(&value)).then(|| Fault::not_supported(place, value, known))
-}
-
-/// Validates the volumes and returns their names.
-fn volumes(pod: &Value, place: &str, faults: &mut Vec<Fault>) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for (at, volume) in items(pod, "volumes") {
-        let place = format!("{place}.volumes[{at}].name");
-        let name = object::text(volume, &["name"]);
-        if name.is_empty() {
-            faults.push(Fault::required(place, ""));
-            continue;
-        }
-        let rules = name::label_faults(name);
-        for rule in &rules {
-            faults.push(Fault::invalid(place.clone(), &json!(name), rule));
-        }
-        if rules.is_empty() && !names.insert(name.to_owned()) {
-            faults.push(Fault::duplicate(place, name));
-        }
-    }
-    names
 }
 
 fn tolerations(pod: &Value, place: &str) -> Vec<Fault> {

@@ -7,6 +7,7 @@ use ::cel::{
     extractors::This,
     objects::{Opaque, OptionalValue},
 };
+use mco_api::quantity::Quantity;
 
 use super::super::format;
 use crate::admit::name;
@@ -121,27 +122,7 @@ fn add_quantities(context: &mut Context<'_, '_>) {
 
 /// Parses a quantity (`1500m`, `2Gi`) into a number.
 fn quantity(text: &str) -> Option<f64> {
-    const UNITS: [(&str, f64); 15] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-    ];
-    let unit = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)));
-    let (number, unit) = unit.unwrap_or((text, 1.0));
-    let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e' | 'E');
-    number.parse::<f64>().ok().filter(|_| number.chars().all(plain)).map(|number| number * unit)
+    Quantity::parse(text).ok().map(|quantity| quantity.approximate())
 }
 
 #[cfg(test)]

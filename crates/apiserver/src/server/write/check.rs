@@ -17,16 +17,17 @@ pub(super) fn check_kind(call: &Call, new: &mut Value) -> Result<(), Failure> {
     let (expected, kind) = (resource.api_version(), &resource.kind);
     let given = |field| object::text(new, &[field]).to_owned();
     let (version, found) = (given("apiVersion"), given("kind"));
-    let raw = new.to_string();
-    let unrecognized = |why: &str| body::unrecognized(kind, why, raw.as_bytes());
+    let unrecognized =
+        |new: &Value, why: &str| body::unrecognized(kind, why, new.to_string().as_bytes());
     for field in ["apiVersion", "kind"] {
         let value = new.get(field).unwrap_or(&Value::Null);
         if !value.is_null() && !value.is_string() {
-            return Err(unrecognized(&format!(
+            let why = format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go \
                  struct field .{field} of type string",
                 if value.is_number() { "number" } else { type_name(value) }
-            )));
+            );
+            return Err(unrecognized(new, &why));
         }
     }
     let metadata = new.get("metadata").filter(|it| !it.is_null() && !it.is_object());
@@ -37,10 +38,10 @@ pub(super) fn check_kind(call: &Call, new: &mut Value) -> Result<(), Failure> {
         )));
     }
     if resource.custom && found.is_empty() {
-        return Err(unrecognized(&format!("Object 'Kind' is missing in '{raw}'")));
+        return Err(unrecognized(new, &format!("Object 'Kind' is missing in '{new}'")));
     }
     if version.split('/').count() > 2 {
-        return Err(unrecognized(&format!("unexpected GroupVersion string: {version}")));
+        return Err(unrecognized(new, &format!("unexpected GroupVersion string: {version}")));
     }
     let wanted = |given: &str, expected: &str| given.is_empty() || given == expected;
     if !wanted(&version, &expected) || !wanted(&found, kind) {

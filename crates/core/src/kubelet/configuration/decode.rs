@@ -1,15 +1,13 @@
 //! Decoding of JSON by the table of fields.
 
+use mco_api::quantity::{Quantity, QuantityError};
 use serde_json::{Map, Value};
 
 use super::super::{
     duration::{self, DurationError},
     fields::{Field, Kind, Presence, find},
 };
-use crate::{
-    quantity::{Quantity, QuantityError},
-    yaml::YamlError,
-};
+use crate::yaml::YamlError;
 
 /// A configuration that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

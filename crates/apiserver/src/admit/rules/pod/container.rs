@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use mco_api::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::{items, one_of};
-use crate::{admit::name, failure::Fault, object, types::quantity};
+use super::{items, one_of, probe, security, volume};
+use crate::{admit::name, failure::Fault, object};
 
 /// Validates all containers of a pod.
 pub(super) fn all(pod: &Value, place: &str, volumes: &BTreeSet<String>) -> Vec<Fault> {
@@ -14,14 +15,22 @@ pub(super) fn all(pod: &Value, place: &str, volumes: &BTreeSet<String>) -> Vec<F
     if items(pod, "containers").next().is_none() {
         faults.push(Fault::required(format!("{place}.containers"), ""));
     }
+    let grace = pod.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
     for list in ["containers", "initContainers"] {
         for (at, container) in items(pod, list) {
             let place = format!("{place}.{list}[{at}]");
             faults.extend(check(container, &place, volumes));
+            let is_init = list == "initContainers";
+            faults.extend(probe::restart_policy(container, &place).filter(|_| is_init));
             let name = object::text(container, &["name"]);
             if !name.is_empty() && !names.insert(name) {
                 faults.push(Fault::duplicate(format!("{place}.name"), name));
             }
+            faults.extend(if is_init {
+                probe::of_init(container, &place, grace)
+            } else {
+                probe::all(container, &place, grace)
+            });
         }
     }
     faults
@@ -49,6 +58,7 @@ fn check(container: &Value, place: &str, volumes: &BTreeSet<String>) -> Vec<Faul
     let known = ["Always", "IfNotPresent", "Never"];
     faults.extend(one_of(place, "imagePullPolicy", of("imagePullPolicy"), &known));
     faults.extend(resources(container, place));
+    faults.extend(security::of_container(container, place));
     faults
 }
 
@@ -85,7 +95,7 @@ fn ports(container: &Value, place: &str) -> Vec<Fault> {
     faults
 }
 
-fn port_name_faults(name: &str) -> Vec<&'static str> {
+pub(super) fn port_name_faults(name: &str) -> Vec<&'static str> {
     let mut rules = Vec::new();
     if name.len() > 15 {
         rules.push("must be no more than 15 bytes");
@@ -129,8 +139,9 @@ fn environment(container: &Value, place: &str) -> Vec<Fault> {
 fn mounts(container: &Value, place: &str, volumes: &BTreeSet<String>) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut paths = BTreeSet::new();
+    let list = format!("{place}.volumeMounts");
     for (at, mount) in items(container, "volumeMounts") {
-        let place = format!("{place}.volumeMounts[{at}]");
+        let place = format!("{list}[{at}]");
         let of = |field| object::text(mount, &[field]);
         if of("name").is_empty() {
             faults.push(Fault::required(format!("{place}.name"), ""));
@@ -143,8 +154,25 @@ fn mounts(container: &Value, place: &str, volumes: &BTreeSet<String>) -> Vec<Fau
             let (place, path) = (format!("{place}.mountPath"), json!(of("mountPath")));
             faults.push(Fault::invalid(place, &path, "must be unique"));
         }
+        // Compat: these faults do not say which mount they are about.
+        for field in ["subPath", "subPathExpr"] {
+            faults.extend(volume::relative(of(field), &format!("{list}.{field}")));
+        }
+        faults.extend(propagation(container, of("mountPropagation"), &list));
     }
     faults
+}
+
+fn propagation(container: &Value, mode: &str, place: &str) -> Option<Fault> {
+    let known = ["Bidirectional", "HostToContainer", "None"];
+    let place = format!("{place}.mountPropagation");
+    if !mode.is_empty() && !known.contains(&mode) {
+        return Some(Fault::not_supported(place, mode, &known));
+    }
+    let is_privileged = object::at(container, &["securityContext", "privileged"]);
+    let rule = "Bidirectional mount propagation is available only to privileged containers";
+    (mode == "Bidirectional" && is_privileged != Some(&json!(true)))
+        .then(|| Fault::forbidden(place, rule))
 }
 
 fn resources(container: &Value, place: &str) -> Vec<Fault> {
@@ -153,7 +181,7 @@ fn resources(container: &Value, place: &str) -> Vec<Fault> {
         map.cloned().unwrap_or_default()
     };
     let (requests, limits) = (of("requests"), of("limits"));
-    let amount = |value: &Value| value.as_str().and_then(quantity::nanos);
+    let amount = |value: &Value| Some(Quantity::parse(value.as_str()?).ok()?.nanos());
     let mut faults = Vec::new();
     for (name, request) in &requests {
         let limit = limits.get(name).and_then(amount);

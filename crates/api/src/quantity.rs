@@ -51,6 +51,8 @@ pub enum QuantityError {
 const MAX_DIGITS: usize = 18;
 /// Smallest decimal exponent of a quantity.
 const NANO: i32 = -9;
+/// Largest decimal exponent of a quantity. A smaller one than its opposite is rounded up anyway.
+const MAX_EXPONENT: i32 = 1000;
 
 impl Quantity {
     /// Parses a quantity of an object.
@@ -103,6 +105,20 @@ impl Quantity {
         self.unscaled < 0
     }
 
+    /// Returns the quantity in billionths, for comparisons. Numbers out of range are limited.
+    #[must_use]
+    pub fn nanos(&self) -> i128 {
+        let scale = u32::try_from(self.exponent - NANO).unwrap_or_default();
+        self.unscaled.saturating_mul(10_i128.checked_pow(scale).unwrap_or(i128::MAX))
+    }
+
+    /// Returns the quantity as a number, rounded to its precision.
+    #[must_use]
+    pub fn approximate(&self) -> f64 {
+        let Self { unscaled, exponent, .. } = self;
+        format!("{unscaled}e{exponent}").parse().unwrap_or(f64::NAN)
+    }
+
     /// Returns the quantity as a whole number, rounded away from zero.
     #[must_use]
     pub fn value(&self) -> i64 {
@@ -118,7 +134,8 @@ impl Quantity {
     /// Rounds away from zero, so that the exponent is not below `exponent`.
     fn round_up_to(&mut self, exponent: i32) {
         while self.exponent < exponent {
-            if self.unscaled == 0 {
+            // Both stay as they are, however often they are rounded.
+            if self.unscaled.unsigned_abs() <= 1 {
                 self.exponent = exponent;
                 return;
             }
@@ -222,7 +239,8 @@ fn suffix(suffix: &str) -> Option<(Family, i32)> {
         return Some((Family::Binary, exponent));
     }
     let digits = suffix.strip_prefix(['e', 'E'])?;
-    digits.parse().ok().map(|exponent| (Family::Exponent, exponent))
+    let exponent: i32 = digits.parse().ok().filter(|exponent| *exponent <= MAX_EXPONENT)?;
+    Some((Family::Exponent, exponent.max(-MAX_EXPONENT)))
 }
 
 /// A quantity's text, taken apart.
@@ -252,6 +270,10 @@ impl<'t> Parts<'t> {
         let number = number.strip_prefix(['+', '-']).unwrap_or(number);
         if !number.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(QuantityError::Format);
+        }
+        let has_digits = unsigned.starts_with(|c: char| c.is_ascii_digit()) || !fraction.is_empty();
+        if !has_digits {
+            return Err(QuantityError::Numeric);
         }
         let whole = if whole.is_empty() { "0" } else { whole };
         Ok(Self { negative: text.starts_with('-'), whole, fraction, suffix })
@@ -308,6 +330,8 @@ mod tests {
             ("1.5", 2, "1500m"),
             ("16Ei", i64::MAX, "9223372036854775807"),
             ("512", 512, "512"),
+            ("1e-2000000000", 1, "1e-9"),
+            ("-1e-2000000000", -1, "-1e-9"),
         ];
         for (text, value, canonical) in rows {
             let quantity = Quantity::parse(text).expect(text);
@@ -320,6 +344,18 @@ mod tests {
     }
 
     #[test]
+    fn quantities_are_compared_by_their_value() {
+        let nanos = |text: &str| Quantity::parse(text).expect(text).nanos();
+        assert!(nanos("1") > nanos("999m"));
+        assert!(nanos("1Gi") > nanos("1G"));
+        assert_eq!(nanos("0.1"), nanos("100m"));
+        assert!(nanos("1e900") > nanos("1E"));
+        let numbers =
+            ["1500m", "2Gi", "1e3"].map(|text| Quantity::parse(text).expect(text).approximate());
+        assert_eq!(numbers.map(|number| number.to_string()), ["1.5", "2147483648", "1000"]);
+    }
+
+    #[test]
     fn other_texts_are_refused() {
         for (text, error) in [
             ("", QuantityError::Format),
@@ -327,6 +363,9 @@ mod tests {
             ("1iK", QuantityError::Suffix),
             ("1ee3", QuantityError::Suffix),
             ("one", QuantityError::Format),
+            ("1e2000000000", QuantityError::Suffix),
+            (".", QuantityError::Numeric),
+            ("Ki", QuantityError::Numeric),
         ] {
             assert_eq!(Quantity::parse(text), Err(error), "{text:?}");
         }

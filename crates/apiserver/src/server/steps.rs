@@ -1,0 +1,115 @@
+//! The steps of a deletion that follow from others.
+//!
+//! A chain of owners may be as long as there are objects, so that the steps are in a queue: none calls
+//! another one.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::Server;
+use crate::{resource::Resource, store::Key};
+
+/// One step.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Deletes an object with these options.
+    Delete(Arc<Resource>, Key, Value),
+    /// Deletes an object whose owners are gone.
+    Collect(Arc<Resource>, Key),
+    /// Continues the deletion of an object that waits for its dependents.
+    Finalize(Arc<Resource>, Key),
+    /// Removes a namespace that is being deleted and is empty.
+    FinishNamespace(String),
+    /// Removes a definition that is being deleted and has no objects.
+    FinishDefinition(String),
+}
+
+impl Step {
+    /// Returns the identity of a step that is done once for all the steps that ask for it.
+    fn shared(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Delete(..) | Self::Collect(..) => None,
+            Self::Finalize(resource, key) => {
+                let place = format!("{}/{}/{}", resource.collection, key.namespace, key.name);
+                Some(("finalize", place))
+            }
+            Self::FinishNamespace(name) => Some(("namespace", name.clone())),
+            Self::FinishDefinition(name) => Some(("definition", name.clone())),
+        }
+    }
+}
+
+/// The steps that are left, in order.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    queue: VecDeque<Step>,
+    pending: HashSet<(&'static str, String)>,
+}
+
+impl Steps {
+    /// Adds a step at the end, unless it is already there.
+    pub(super) fn add(&mut self, step: Step) {
+        let is_new = step.shared().is_none_or(|shared| self.pending.insert(shared));
+        if is_new {
+            self.queue.push_back(step);
+        }
+    }
+
+    fn next(&mut self) -> Option<Step> {
+        let step = self.queue.pop_front()?;
+        if let Some(shared) = step.shared() {
+            self.pending.remove(&shared);
+        }
+        Some(step)
+    }
+}
+
+impl Server {
+    /// Does all steps, and those that follow from them.
+    pub(super) async fn run(&self, mut steps: Steps) {
+        while let Some(step) = steps.next() {
+            match step {
+                // An object that another request removed meanwhile is as good as deleted.
+                Step::Delete(resource, key, options) => {
+                    let _ = self.remove_one(&resource, &key, &options, false, &mut steps).await;
+                }
+                Step::Collect(resource, key) => {
+                    if let Some(object) = self.store.get(&resource.collection, &key) {
+                        self.collect(&resource, &object, &mut steps).await;
+                    }
+                }
+                Step::Finalize(resource, key) => self.finalize(&resource, &key, &mut steps).await,
+                Step::FinishNamespace(name) => self.finish_namespace(&name).await,
+                Step::FinishDefinition(name) => self.finish_definition(&name, &mut steps).await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_finished_once_after_its_objects() {
+        let pods = Arc::new(crate::resource::builtin::by_plural("pods"));
+        let mut steps = Steps::default();
+        for name in ["a", "b"] {
+            steps.add(Step::Collect(Arc::clone(&pods), Key::new("n", name)));
+            steps.add(Step::FinishNamespace("n".to_owned()));
+        }
+        let order: Vec<String> = std::iter::from_fn(|| steps.next())
+            .map(|step| match step {
+                Step::Collect(_, key) => key.name,
+                other => format!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(order, ["a", "FinishNamespace(\"n\")", "b"]);
+        steps.add(Step::FinishNamespace("n".to_owned()));
+        assert!(steps.next().is_some(), "a step that was done can follow again");
+    }
+}
