@@ -242,15 +242,16 @@ impl Server {
         let (parts, body) = request.into_parts();
         let (method, uri, user) = (parts.method.clone(), parts.uri.clone(), caller.user.clone());
         let answered = self.answer(parts, body, caller).await;
-        let (code, why) = match &answered {
+        // Messages of refusals quote values of the object, which may be secret.
+        let (code, reason) = match &answered {
             Ok(response) => (response.status(), ""),
-            Err(failure) => (failure.code, failure.message.as_str()),
+            Err(failure) => (failure.code, failure.reason),
         };
-        let path = uri.path();
-        if code.is_server_error() {
-            tracing::error!(%method, path, user, code = code.as_u16(), why, "Failed to answer a request");
+        let (path, code) = (uri.path(), code.as_u16());
+        if code >= 500 {
+            tracing::error!(%method, path, user, code, reason, "Failed to answer a request");
         } else {
-            tracing::debug!(%method, path, user, code = code.as_u16(), why, "Answered a request");
+            tracing::debug!(%method, path, user, code, reason, "Answered a request");
         }
         answered.unwrap_or_else(|failure| answer::refuse(&failure))
     }

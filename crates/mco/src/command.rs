@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Completion(args) => Ok(completion::run(args, screen)),
         Command::Manual(args) => manual::run(args, screen),
         Command::ExitCodes(args) => exit_codes::run(args, screen),
-        Command::Apiserver(args) => apiserver::run(args, screen),
+        Command::Apiserver(args) => apiserver::run(args, verbose, screen),
         Command::ApiserverWatcher(args) => apiserver_watcher::run(args, verbose, screen),
         Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose, screen),

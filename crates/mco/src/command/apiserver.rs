@@ -4,6 +4,7 @@ use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use mco_apiserver::{ApiServer, Authorization, Listener, Settings};
+use mco_cluster::telemetry::{self, Format};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::print::Screen;
@@ -45,10 +46,17 @@ const EXAMPLES: &str = "\
 Examples:
   mco apiserver --dir /tmp/api --listen 127.0.0.1:0
   mco apiserver --dir /tmp/api --authorization roles
+  mco -v apiserver --dir /tmp/api               log every request, without its body
   kubectl --kubeconfig /tmp/api/kubeconfig get nodes";
 
 /// Serves until SIGTERM or SIGINT.
-pub(crate) fn run(args: &ApiserverArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    args: &ApiserverArgs,
+    verbose: bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
+    telemetry::start(Format::Text, level)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let settings = Settings { authorization: args.authorization.into(), ..Settings::default() };
