@@ -5,6 +5,7 @@
 //! never promises what the controller does not do.
 
 mod pace;
+mod reported;
 mod sentence;
 mod slot;
 #[cfg(test)]
@@ -171,8 +172,9 @@ pub fn of(objects: Objects<'_>) -> Progress {
         let fleet = index.pool_nodes(name);
         let counts = fleet.map(PoolNodes::counts).unwrap_or_default();
         let views = fleet.into_iter().flat_map(PoolNodes::nodes).cloned();
+        let target = &pool.spec.configuration.rendered.name;
         let members: Vec<Member<'_>> =
-            views.filter_map(|view| lookup.member(view, &mut holds)).collect();
+            views.filter_map(|view| lookup.member(view, target, &mut holds)).collect();
         let nodes = nodes(pool, &members);
         let left = pace::time_left(pool, &members, &nodes);
         progress.pools.push(PoolProgress { left, ..pool_progress(pool, counts, &nodes) });
@@ -221,10 +223,16 @@ struct Lookup<'o> {
 }
 
 impl<'o> Lookup<'o> {
-    fn member(&self, view: NodeView, holds: &mut BTreeMap<String, Hold>) -> Option<Member<'o>> {
+    fn member(
+        &self,
+        view: NodeView,
+        target: &str,
+        holds: &mut BTreeMap<String, Hold>,
+    ) -> Option<Member<'o>> {
         let node = self.nodes.get(view.name.as_str())?;
         let report = self.reports.get(view.name.as_str()).copied();
-        let hold = holds.remove(&view.name);
+        let reported = || reported::hold(report?, target);
+        let hold = holds.remove(&view.name).or_else(reported);
         Some(Member { node, view, report, hold })
     }
 }
@@ -249,7 +257,7 @@ fn pool_progress(
         degraded: count(Phase::Degraded),
         updating: nodes.iter().filter(|node| node.is_updating()).count(),
         left: None,
-        faults: explain::pool(pool, &[], &[]).iter().map(ToString::to_string).collect(),
+        faults: explain::pool(pool).iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -309,11 +317,10 @@ fn node_progress(pool: &MachineConfigPool, member: &Member<'_>) -> NodeProgress 
 fn without_pool(index: &NodeIndex, node: &Node) -> NodeProgress {
     let view = NodeView::of(node);
     let (waits_for, next) = match index.pool_of(&view.name) {
-        Err(error) => (error.to_string(), "remove the labels of all custom pools but one"),
-        Ok(_) => (
-            "no pool selects the node".to_owned(),
-            "label the node, for example with node-role.kubernetes.io/worker",
-        ),
+        Err(error) => {
+            (error.to_string(), "remove the labels of all custom pools but one".to_owned())
+        }
+        Ok(_) => ("no pool selects the node".to_owned(), explain::join_pool(&view.name)),
     };
     NodeProgress {
         name: view.name,
@@ -323,7 +330,7 @@ fn without_pool(index: &NodeIndex, node: &Node) -> NodeProgress {
         current: view.current,
         target: String::new(),
         waits_for: Some(waits_for),
-        next: Some(next.to_owned()),
+        next: Some(next),
         stuck: true,
     }
 }

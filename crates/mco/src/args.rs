@@ -64,7 +64,7 @@ impl Args {
 /// Returns the definition of the command line, whose usage and examples name the program as it was
 /// called.
 pub(crate) fn definition(program: &str) -> clap::Command {
-    let command = Args::command();
+    let command = exit_codes::with_list(Args::command());
     if program == "mco" { command } else { renamed(command.bin_name(program), program) }
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct Settings {
     pub(crate) logs: ComponentLogs,
     /// Number of failure zones; nodes have no zone without it.
     pub(crate) zones: Option<u16>,
-    /// Story to play, after which the cluster stops.
+    /// Scenario to play, after which the cluster stops.
     pub(crate) story: Option<Scenario>,
     /// True if each component is a process of its own.
     pub(crate) processes: bool,
@@ -161,7 +161,7 @@ async fn stop_all(components: &mut Components<'_>) {
     }
 }
 
-/// Plays the story, or prints every change until shutdown.
+/// Plays the scenario, or prints every change until shutdown.
 async fn show(stage: &Stage<'_>, screen: &mut Screen<'_>) -> anyhow::Result<()> {
     let (settings, shutdown) = (stage.settings, stage.shutdown);
     let Some(story) = settings.story else {

@@ -25,7 +25,7 @@ pub(super) fn fill(progress: &mut NodeProgress, pool: &str, member: &Member<'_>)
         },
         Phase::Starting => match &view.readiness {
             Readiness::Not(why) if !view.is_updating() => {
-                (why.clone(), format!("make node {} ready", view.name), true)
+                (why.clone(), explain::make_ready(&view.name), true)
             }
             Readiness::Ready | Readiness::Not(_) => {
                 ("its daemon".to_owned(), "a drain, if the change needs one".to_owned(), false)
@@ -53,7 +53,7 @@ pub(super) fn fill(progress: &mut NodeProgress, pool: &str, member: &Member<'_>)
         Phase::Degraded => {
             let reason =
                 if view.reason.is_empty() { "the daemon gave no reason" } else { &view.reason };
-            (reason.to_owned(), explain::remedy(view), true)
+            (reason.to_owned(), explain::remedy(view, Some(pool)), true)
         }
         Phase::Unknown => (
             "the first report of its daemon".to_owned(),

@@ -115,18 +115,18 @@ fn a_waiting_node_names_the_cause_and_never_promises_a_turn() {
         json!({"desiredConfig": "rendered-b", "state": "Degraded", "reason": "it is broken"});
     assert_eq!(
         text(&plain, &[node("a", true, false, &failed), idle("b")]),
-        "node a is degraded: it is broken; fix the cause, or revert the change: the node then gets the \
-         pool's config again\n\
+        "node a is degraded: it is broken; fix the cause, or revert the change with `mco rollout undo \
+         worker`: the node then gets the pool's config again\n\
          node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
-         degraded); fix node a first: fix the cause, or revert the change: the node then gets the \
-         pool's config again"
+         degraded); fix node a first: fix the cause, or revert the change with `mco rollout undo \
+         worker`: the node then gets the pool's config again"
     );
     assert_eq!(
         text(&plain, &[node("a", true, true, &json!({})), idle("b")]),
-        "node a is waiting since 2026-01-01T00:00:00Z: cordoned by the user; run `kubectl uncordon a` \
+        "node a is waiting since 2026-01-01T00:00:00Z: cordoned by the user; run `mco node uncordon a` \
          to continue\n\
          node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
-         unavailable); fix node a first: run `kubectl uncordon a` to continue"
+         unavailable); fix node a first: run `mco node uncordon a` to continue"
     );
     assert_eq!(
         text(&pool("worker", &json!({"paused": true})), &[idle("a"), idle("b")]),
@@ -136,9 +136,70 @@ fn a_waiting_node_names_the_cause_and_never_promises_a_turn() {
     assert_eq!(
         text(&plain, &[node("a", false, false, &json!({})), idle("b")]),
         "node a is waiting since 2026-01-01T00:02:00Z: node a is reporting NotReady=False; make node a \
-         ready\n\
+         ready: `kubectl describe node a` shows its conditions\n\
          node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
-         unavailable); fix node a first: make node a ready"
+         unavailable); fix node a first: make node a ready: `kubectl describe node a` shows its \
+         conditions"
+    );
+}
+
+/// Builds the MachineConfigNode of a node that the controller does not start.
+fn waiting(name: &str, reason: &str, message: &str) -> MachineConfigNode {
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"node": {"name": name}, "pool": {"name": "worker"},
+                 "configVersion": {"desired": "rendered-a"}},
+        "status": {"conditions": [{"type": "Waiting", "status": "True", "reason": reason,
+            "message": message, "lastTransitionTime": "2026-01-01T00:03:00Z"}]},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn reasons_that_only_the_controller_knows_come_from_its_report() {
+    let broken = "MachineOSConfig x cannot be decoded";
+    let rows = [
+        (
+            waiting("a", "Undecodable", &format!("Node waits for rendered-b: {broken}")),
+            "node a is waiting since 2026-01-01T00:03:00Z: MachineOSConfig x cannot be decoded; repair \
+             or delete that object",
+        ),
+        (
+            waiting("a", "ControlPlane", "Node waits for rendered-b: x"),
+            "node a is waiting since 2026-01-01T00:03:00Z: masters and arbiter are never updated \
+             together; no action needed",
+        ),
+        // The report is about an earlier target.
+        (waiting("a", "Undecodable", "Node waits for rendered-a: x"), ""),
+    ];
+    let (pool, node) = (pool("worker", &json!({})), idle("a"));
+    for (report, want) in rows {
+        let objects = Objects { pools: &[&pool], nodes: &[&node], reports: &[&report] };
+        let found = super::of(objects);
+        assert_eq!(found.sentences().join("\n"), want);
+        let phase = if want.is_empty() { Phase::Starting } else { Phase::Waiting };
+        assert_eq!(found.nodes[0].phase, phase);
+    }
+}
+
+#[test]
+fn a_missing_builder_is_named_with_the_way_out() {
+    let mut pool = pool("worker", &json!({}));
+    let unsupported = json!({"type": "ImageModeUnsupported", "status": "True",
+        "message": "no process builds images for MachineOSConfig x"});
+    let conditions = &mut pool.status.get_or_insert_default().conditions;
+    conditions.push(serde_json::from_value(unsupported).unwrap());
+    let built = json!({"currentImage": "example.com/built@sha256:0", "desiredImage":
+        "example.com/built@sha256:0"});
+    let nodes = [node("a", true, false, &built)];
+    assert_eq!(
+        progress(&pool, &nodes).sentences().join("\n"),
+        "pool worker is restricted: no process builds images for MachineOSConfig x; delete the \
+         MachineOSConfig, which returns nodes with a built image to the image of their config: `mco get \
+         machineosconfigs` lists it\n\
+         node a is waiting since 2026-01-01T00:00:00Z: the node runs a built OS image and keeps it: no \
+         process builds images for the pool's MachineOSConfig; delete the MachineOSConfig of pool \
+         worker to leave image mode: `mco get machineosconfigs` lists it"
     );
 }
 
@@ -180,7 +241,7 @@ fn a_part_has_one_pool_with_its_nodes_or_one_node_with_its_pool() {
     assert!(
         all.sentences().contains(
             &"node x is not updated: no pool selects the node; label the node, for example with \
-          node-role.kubernetes.io/worker"
+          `kubectl label node x node-role.kubernetes.io/worker=`"
                 .to_owned()
         )
     );

@@ -11,6 +11,7 @@ use mco_core::{
     force::ForcePlan,
     machine::Machine,
     rollout::NodeView,
+    status::explain,
 };
 use serde_json::{Value, json};
 
@@ -266,7 +267,7 @@ fn adopt(drifted: &[DriftedNode], screen: &mut Screen<'_>) -> anyhow::Result<Exi
     let Some(pool) = &node.pool else {
         return Err(error_with_hint(
             format!("node {} belongs to no pool", node.name),
-            "label the node, for example with node-role.kubernetes.io/worker",
+            explain::join_pool(&node.name),
         ));
     };
     // The last MachineConfig by name wins; the names of generated ones begin with 99 and a pool.

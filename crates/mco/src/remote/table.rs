@@ -88,7 +88,16 @@ fn cell(value: &Value) -> String {
 
 /// Writes lines in columns, three spaces apart, without padding after the last column.
 pub(crate) fn write(out: &mut dyn Write, lines: &[Vec<String>]) -> io::Result<()> {
-    let mut widths: Vec<usize> = Vec::new();
+    write_below(out, lines, &mut Vec::new())
+}
+
+/// Writes lines below others: columns are as wide as those above, or wider. `widths` are those of the
+/// lines above, and get those of these lines.
+pub(crate) fn write_below(
+    out: &mut dyn Write,
+    lines: &[Vec<String>],
+    widths: &mut Vec<usize>,
+) -> io::Result<()> {
     for line in lines {
         for (index, text) in line.iter().enumerate() {
             let width = text.chars().count();
@@ -100,7 +109,7 @@ pub(crate) fn write(out: &mut dyn Write, lines: &[Vec<String>]) -> io::Result<()
     }
     for line in lines {
         let mut shown = String::new();
-        for (text, width) in line.iter().zip(&widths) {
+        for (text, width) in line.iter().zip(&*widths) {
             shown.push_str(text);
             shown.extend(std::iter::repeat_n(' ', width - text.chars().count() + 3));
         }
@@ -112,6 +121,16 @@ pub(crate) fn write(out: &mut dyn Write, lines: &[Vec<String>]) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_aligned_with_those_above() {
+        let (mut out, mut widths) = (Vec::new(), Vec::new());
+        for line in [["NAME", "UPDATED"], ["a", "True"], ["worker", "False"], ["b", "True"]] {
+            write_below(&mut out, &[line.map(str::to_owned).to_vec()], &mut widths).unwrap();
+        }
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "NAME   UPDATED\na      True\nworker   False\nb        True\n");
+    }
 
     #[test]
     fn a_table_has_the_columns_of_its_layout() {

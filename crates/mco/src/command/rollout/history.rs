@@ -9,7 +9,7 @@ use mco_cluster::Api;
 use mco_core::history::{self, Cause, Revision};
 
 use crate::{
-    plan::HumanDuration,
+    duration::HumanDuration,
     print::Screen,
     remote::{self, Connection, table},
 };
