@@ -20,6 +20,7 @@ pub(crate) mod processes;
 mod rights;
 pub(crate) mod scenario;
 pub(crate) mod state_dir;
+pub(crate) mod terminal;
 pub(crate) mod view;
 mod workload;
 mod zones;
@@ -84,6 +85,9 @@ pub(crate) async fn run(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<()> {
     client::use_ring();
+    if settings.display == DisplayMode::Redraw {
+        print::note("starting the API server, the operator, the controller and the config server");
+    }
     let shutdown = Shutdown::on_signals()?;
     let kubelets: Arc<dyn Kubelets> = Arc::new(settings.logs.clone());
     let api = ApiSettings {

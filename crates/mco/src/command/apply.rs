@@ -19,7 +19,7 @@ use crate::{
     plan::{self, PoolForecast, Times},
     print::{self, Screen},
     remote::{
-        self, Connection,
+        self, Access, Connection,
         kinds::{Kind, Kinds},
     },
 };
@@ -110,12 +110,8 @@ pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
     }
     let asks = !args.yes && !args.dry_run && print::can_ask();
     remote::block_on(async {
-        let is_read_only = args.plan || args.dry_run;
-        let client = if is_read_only {
-            args.connection.client().await?
-        } else {
-            args.connection.writer().await?
-        };
+        let access = Access::of_dry_run(args.plan || args.dry_run);
+        let client = args.connection.client_for(access).await?;
         let is_planned = (args.plan || args.follow || asks) && change.objects.iter().any(has_plan);
         let forecasts = if is_planned {
             let input = plan::live::input(&client, &change, &[]).await?;

@@ -21,7 +21,7 @@ use crate::{
     error::error_with_hint,
     print::{self, Screen, visible},
     reference::ClusterObjects,
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Show the nodes whose files or units differ from their config; restore or adopt the differences
@@ -96,11 +96,7 @@ enum Findings {
 /// Shows, restores or adopts the differences.
 pub(crate) fn run(args: &DriftArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = if args.fix {
-            args.connection.writer().await?
-        } else {
-            args.connection.client().await?
-        };
+        let client = args.connection.client_for(Access::of_dry_run(!args.fix)).await?;
         let objects = ClusterObjects::fetch(&client).await?;
         let nodes: Vec<&Node> = match &args.node {
             Some(name) => vec![objects.node(name)?],

@@ -27,7 +27,7 @@ use crate::{
     duration::Timeout,
     error::error_with_hint,
     print::{self, Screen},
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Pause between two looks at the pods of the node.
@@ -80,11 +80,8 @@ uncordoned.";
 /// Cordons and drains the node.
 pub(super) fn run(args: &DrainArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = if args.dry_run {
-            args.connection.client().await?
-        } else {
-            args.connection.writer().await?
-        };
+        let access = Access::of_dry_run(args.dry_run);
+        let client = args.connection.client_for(access).await?;
         let node = remote::node(&client, &args.node).await?;
         let outlook = feasibility(&args.node, &all_pods(&client).await?, &budgets(&client).await?);
         refuse_losses(args, &outlook)?;

@@ -12,7 +12,7 @@ use crate::{
     error::error_with_hint,
     print::{self, Screen},
     remote::{self, Connection},
-    up::display::{self, ClusterWatch},
+    up::{display::ClusterWatch, terminal::Terminal},
 };
 
 /// Follow a pool until each of its nodes runs its config
@@ -131,7 +131,7 @@ pub(crate) async fn follow(
             lines.extend(cluster.outage());
             let is_new = |line: &&String| output == Output::Text && !shown.contains(*line);
             for line in lines.iter().filter(is_new) {
-                writeln!(screen, "{}", display::terminal().sentence(line))?;
+                writeln!(screen, "{}", Terminal::of_stdout().sentence(line))?;
             }
             screen.flush()?;
             shown = lines.into_iter().collect();
