@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::annotation::DrainRecord;
 
-use super::{Member, NodeProgress, Phase, Progress, drain_record, slot::subject};
+use super::{Member, NodeProgress, Phase, Progress, drain_record, phase::is_down, slot::subject};
 use crate::{
     rollout::{Hold, Readiness},
     status::explain,
@@ -44,8 +44,11 @@ pub(super) fn fill(progress: &mut NodeProgress, pool: &str, member: &Member<'_>)
             "a reboot if the change needs one, then the uncordon".to_owned(),
             false,
         ),
-        Phase::Rebooting => {
+        Phase::Rebooting if is_down(member.node) => {
             ("its kubelet".to_owned(), "the daemon verifies the config".to_owned(), false)
+        }
+        Phase::Rebooting => {
+            ("its daemon, which verifies the config".to_owned(), "the uncordon".to_owned(), false)
         }
         Phase::Uncordoning => {
             ("the controller, which uncordons it".to_owned(), "the node is done".to_owned(), false)
@@ -84,14 +87,26 @@ fn is_stuck(hold: &Hold) -> bool {
 fn blockers(record: &DrainRecord) -> String {
     let named = record.blockers.iter().take(NAMED_PODS);
     let mut pods: Vec<String> =
-        named.map(|blocker| format!("pod {}: {}", blocker.pod, blocker.why)).collect();
+        named.map(|blocker| format!("pod {}: {}", blocker.pod, parts(&blocker.why).0)).collect();
     let more = record.blockers.len().saturating_sub(NAMED_PODS) + record.more;
     pods.extend((more > 0).then(|| format!("{more} more pods")));
     pods.join("; ")
 }
 
+/// Splits the reason of a blocker into the cause and the remedy, if it has one.
+fn parts(why: &str) -> (&str, Option<&str>) {
+    match why.split_once("; ") {
+        Some((cause, remedy)) => (cause, Some(remedy)),
+        None => (why, None),
+    }
+}
+
 /// Returns the remedy for a blocked drain: the command that shows or changes what blocks it.
 fn budget_fix(record: &DrainRecord) -> String {
+    let of_reason = || {
+        let remedy = record.blockers.iter().find_map(|blocker| parts(&blocker.why).1)?;
+        Some(format!("{remedy}; the drain then continues by itself"))
+    };
     let blocker = record.blockers.iter().find_map(|blocker| {
         let (_, rest) = blocker.why.split_once("PodDisruptionBudget ")?;
         let (namespace, name) = rest.split_whitespace().next()?.split_once('/')?;
@@ -104,7 +119,9 @@ fn budget_fix(record: &DrainRecord) -> String {
              then continues by itself"
         ))
     });
-    blocker.unwrap_or_else(|| "the drain continues by itself once the pods are gone".to_owned())
+    blocker
+        .or_else(of_reason)
+        .unwrap_or_else(|| "the drain continues by itself once the pods are gone".to_owned())
 }
 
 impl Progress {

@@ -62,6 +62,64 @@ fn progress(pool: &MachineConfigPool, nodes: &[Node]) -> Progress {
 }
 
 #[test]
+fn a_node_that_is_back_from_its_reboot_does_not_apply_again() {
+    let drained =
+        json!({"desiredDrain": "drain-rendered-b", "lastAppliedDrain": "drain-rendered-b"});
+    let uncordoned = json!({"desiredDrain": "uncordon-rendered-b",
+        "lastAppliedDrain": "uncordon-rendered-b", "currentConfig": "rendered-b"});
+    // The request of the update before.
+    let fresh = json!({"desiredDrain": "uncordon-rendered-a",
+        "lastAppliedDrain": "uncordon-rendered-a"});
+    let mut rebooted = completed("n", 3);
+    for condition in &mut rebooted.status.as_mut().unwrap().conditions {
+        "RebootedNode".clone_into(&mut condition.type_);
+    }
+    let rows = [
+        (&drained, None, Phase::Applying, "its daemon, which applies the config"),
+        (&drained, Some(&rebooted), Phase::Rebooting, "its daemon, which verifies the config"),
+        (&uncordoned, Some(&rebooted), Phase::Uncordoning, "the controller, which uncordons it"),
+        (&fresh, None, Phase::Applying, "its daemon, which applies the config"),
+    ];
+    let pool = pool("worker", &json!({}));
+    for (annotations, report, phase, waits_for) in rows {
+        let node = working("n", annotations);
+        let reports: Vec<&MachineConfigNode> = report.into_iter().collect();
+        let found = super::of(Objects { pools: &[&pool], nodes: &[&node], reports: &reports });
+        let found = &found.nodes[0];
+        assert_eq!((found.phase, found.waits_for.as_deref()), (phase, Some(waits_for)));
+    }
+}
+
+#[test]
+fn a_blocked_drain_names_cause_and_remedy_once() {
+    let rows = [
+        (
+            "PodDisruptionBudget shop/keep requires 1 of 1 pods and never allows an eviction; add a \
+             replica or lower the budget",
+            "blocked by pod shop/web: PodDisruptionBudget shop/keep requires 1 of 1 pods and never \
+             allows an eviction; add pods of ReplicaSet web, or lower the budget with `kubectl -n shop \
+             edit pdb keep`; the drain then continues by itself",
+        ),
+        (
+            "PodDisruptionBudgets shop/a and shop/b select the pod, and Kubernetes evicts no pod that \
+             more than one selects; change their selectors so that one remains",
+            "blocked by pod shop/web: PodDisruptionBudgets shop/a and shop/b select the pod, and \
+             Kubernetes evicts no pod that more than one selects; change their selectors so that one \
+             remains; the drain then continues by itself",
+        ),
+    ];
+    for (why, want) in rows {
+        let record = json!({"request": "drain-rendered-b", "since": "2026-01-01T00:01:00Z",
+            "blockers": [{"pod": "shop/web", "owner": "ReplicaSet web", "why": why,
+                "since": "2026-01-01T00:01:00Z"}]});
+        let drain = json!({"desiredDrain": "drain-rendered-b", "drainRecord": record.to_string()});
+        let found = progress(&pool("worker", &json!({})), &[working("a", &drain)]);
+        let sentence = found.sentences().join("\n");
+        assert_eq!(sentence, format!("node a is draining since 2026-01-01T00:01:00Z, {want}"));
+    }
+}
+
+#[test]
 fn each_phase_names_what_the_node_waits_for() {
     let asked = json!({"desiredDrain": "drain-rendered-b"});
     let drained =

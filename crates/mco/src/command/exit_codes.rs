@@ -2,7 +2,10 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use crate::{args, print::Screen};
+use crate::{
+    args,
+    print::{Screen, fit},
+};
 
 /// List the exit status of every command
 #[derive(Debug, clap::Args)]
@@ -12,9 +15,13 @@ pub(crate) struct ExitCodesArgs {}
 const NAME: &str = "exit-codes";
 
 const RULES: &str = "\
-Every command exits with 0 if it did what it was told to, with 1 if it failed, and with 2 if its
-arguments are wrong. Commands whose status also tells a result have a line of their own, and exit
-with 2 if they failed where 1 is a result. A process that is stopped by a signal ends its work first.";
+Every command exits with 0 if it did what it was told to, with 1 if it failed, and with 2 if
+its arguments are wrong. Commands whose status also tells a result have a line of their own,
+and exit with 2 if they failed where 1 is a result. A process that is stopped by a signal ends
+its work first.";
+
+/// Length of a line in the help, which is not broken again.
+const COLUMNS: usize = 94;
 
 /// Start of the line in the help of a command that describes its exit status.
 const STATUS: &str = "Exit status: ";
@@ -35,8 +42,10 @@ fn text(command: &clap::Command) -> String {
     let mut lines = Vec::new();
     collect(command, "mco", &mut lines);
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    let lines = lines.iter().map(|(name, status)| format!("\n{name:width$}  {status}"));
-    format!("{RULES}\n{}", lines.collect::<String>())
+    let line = |(name, status): &(String, String)| {
+        format!("\n{}", fit::paragraph(&format!("{name:width$}  {status}"), COLUMNS))
+    };
+    format!("{RULES}\n{}", lines.iter().map(line).collect::<String>())
 }
 
 /// Collects the statuses that the help of a command and of its subcommands describes.

@@ -156,7 +156,10 @@ impl Kinds {
         if let Some(kind) = self.0.iter().find(|kind| kind.has_name(&lower)) {
             return Ok(kind);
         }
-        let names = self.0.iter().flat_map(|kind| [kind.plural.as_str(), kind.singular.as_str()]);
+        let names = self.0.iter().flat_map(|kind| {
+            let short = kind.short.iter().map(String::as_str);
+            [kind.plural.as_str(), kind.singular.as_str()].into_iter().chain(short)
+        });
         let message = format!("unknown kind {word:?}");
         Err(match suggest::closest(&lower, names) {
             Some(meant) => error_with_hint(message, format!("did you mean {meant}?")),

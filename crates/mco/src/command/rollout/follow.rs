@@ -129,12 +129,12 @@ pub(crate) async fn follow(
             let progress = cluster.view().await.progress;
             let mut lines = lines(&progress, goals);
             lines.extend(cluster.outage());
-            let is_new = |line: &&String| output == Output::Text && !shown.contains(*line);
+            let is_new = |line: &&String| output == Output::Text && !shown.contains(&key(line));
             for line in lines.iter().filter(is_new) {
                 writeln!(screen, "{}", Terminal::of_stdout().sentence(line))?;
             }
             screen.flush()?;
-            shown = lines.into_iter().collect();
+            shown = lines.iter().map(|line| key(line)).collect();
             let done = goals.iter().all(|goal| goal.is_reached(&progress));
             if (done || !watch) && output == Output::Json {
                 let part: Vec<Progress> =
@@ -175,6 +175,24 @@ pub(crate) async fn follow(
     result
 }
 
+/// Returns a line without times: a start that is reported late is no change of its own.
+fn key(line: &str) -> String {
+    let mut parts = line.split(SINCE);
+    let mut key = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find('Z').map_or(0, |end| end + 1);
+        let is_time = part.get(..end).is_some_and(|time| time.parse::<jiff::Timestamp>().is_ok());
+        match part.get(end..).filter(|_| is_time) {
+            Some(rest) => key.push_str(rest),
+            None => key.extend([SINCE, part]),
+        }
+    }
+    key
+}
+
+/// Words before a time.
+const SINCE: &str = " since ";
+
 /// Returns a line for each pool and for each of its nodes that is not done.
 fn lines(progress: &Progress, goals: &[Goal]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -190,7 +208,7 @@ fn lines(progress: &Progress, goals: &[Goal]) -> Vec<String> {
 fn node_line(node: &NodeProgress) -> String {
     let NodeProgress { name, phase, .. } = node;
     let since = match &node.since {
-        Some(Time(since)) => format!(" since {since:.0}"),
+        Some(Time(since)) => format!("{SINCE}{since:.0}"),
         None => String::new(),
     };
     match &node.waits_for {
@@ -220,6 +238,13 @@ mod tests {
             left: None::<TimeLeft>,
             faults: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_line_with_another_time_is_the_same() {
+        let line = "node a is waiting since 2026-11-18T08:39:58Z for a slot; since then, Zoe waits";
+        assert_eq!(key(line), "node a is waiting for a slot; since then, Zoe waits");
+        assert_eq!(key("node a: Draining"), "node a: Draining");
     }
 
     #[test]
