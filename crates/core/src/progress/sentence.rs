@@ -133,9 +133,16 @@ impl Progress {
         let mut nodes: Vec<&NodeProgress> =
             self.nodes.iter().filter(|it| it.is_explained()).collect();
         nodes.sort_by_key(|node| (node.pool.is_none(), node.pool.clone(), rank(node.phase)));
-        for group in nodes.chunk_by(|left, right| left.is_like(right)) {
-            sentences.extend(sentence(group));
+        let mut groups: Vec<Vec<&NodeProgress>> = Vec::new();
+        for node in nodes {
+            let is_own =
+                |group: &&mut Vec<&NodeProgress>| group.first().is_some_and(|it| it.is_like(node));
+            match groups.iter_mut().find(is_own) {
+                Some(group) => group.push(node),
+                None => groups.push(vec![node]),
+            }
         }
+        sentences.extend(groups.iter().filter_map(|group| sentence(group)));
         sentences
     }
 }
@@ -161,17 +168,12 @@ impl NodeProgress {
         self.stuck || self.phase == Phase::Waiting
     }
 
+    /// Returns true if both nodes are in the same situation, whenever it began.
     fn is_like(&self, other: &Self) -> bool {
-        let key = |node: &Self| {
-            (
-                node.pool.clone(),
-                node.phase,
-                node.since.clone(),
-                node.waits_for.clone(),
-                node.next.clone(),
-            )
-        };
-        key(self) == key(other)
+        let Self { name: _, since: _, current: _, target: _, pool, phase, waits_for, next, stuck } =
+            self;
+        (pool, phase, waits_for, next, stuck)
+            == (&other.pool, &other.phase, &other.waits_for, &other.next, &other.stuck)
     }
 }
 
@@ -179,7 +181,7 @@ fn sentence(group: &[&NodeProgress]) -> Option<String> {
     let first = group.first()?;
     let names: Vec<&str> = group.iter().map(|node| node.name.as_str()).collect();
     let noun = if names.len() == 1 { "node" } else { "nodes" };
-    let since = match &first.since {
+    let since = match group.iter().filter_map(|node| node.since.as_ref()).min() {
         Some(Time(since)) => format!(" since {since:.0}"),
         None => String::new(),
     };

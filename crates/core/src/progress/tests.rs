@@ -241,6 +241,24 @@ fn reasons_that_only_the_controller_knows_come_from_its_report() {
 }
 
 #[test]
+fn nodes_in_the_same_situation_share_a_sentence_with_the_earliest_start() {
+    let pool = pool("worker", &json!({"paused": true}));
+    let nodes = ["a", "b", "c", "d", "e"].map(idle);
+    let nodes: Vec<&Node> = nodes.iter().collect();
+    let mut report = waiting("d", "PoolPaused", "Node waits for rendered-b: the pool is paused");
+    let conditions = &mut report.status.as_mut().unwrap().conditions;
+    conditions[0].last_transition_time = serde_json::from_str("\"2025-12-31T23:59:00Z\"").unwrap();
+    let found = super::of(Objects { pools: &[&pool], nodes: &nodes, reports: &[&report] });
+    assert_eq!(
+        found.sentences(),
+        [
+            "nodes a, b, c and 2 more are waiting since 2025-12-31T23:59:00Z: the pool is paused; run \
+          `mco rollout resume worker` to continue"
+        ]
+    );
+}
+
+#[test]
 fn a_missing_builder_is_named_with_the_way_out() {
     let mut pool = pool("worker", &json!({}));
     let unsupported = json!({"type": "ImageModeUnsupported", "status": "True",

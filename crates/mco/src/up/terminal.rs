@@ -14,7 +14,7 @@ pub(crate) struct Terminal {
     pub(super) rows: Option<usize>,
     pub(super) columns: Option<usize>,
     /// Whether the terminal shows colours.
-    colour: bool,
+    pub(super) colour: bool,
 }
 
 impl Terminal {
