@@ -295,7 +295,7 @@ fn without_pool(index: &NodeIndex, node: &Node) -> NodeProgress {
         Err(error) => {
             (error.to_string(), "remove the labels of all custom pools but one".to_owned())
         }
-        Ok(_) => ("no pool selects the node".to_owned(), explain::join_pool(&view.name)),
+        Ok(_) => ("no pool selects the node".to_owned(), explain::JOIN_POOL.to_owned()),
     };
     NodeProgress {
         name: view.name,

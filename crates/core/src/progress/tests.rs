@@ -317,7 +317,7 @@ fn a_part_has_one_pool_with_its_nodes_or_one_node_with_its_pool() {
     assert!(
         all.sentences().contains(
             &"node x is not updated: no pool selects the node; label the node, for example with \
-          `kubectl label node x node-role.kubernetes.io/worker=`"
+          `kubectl label node NODE node-role.kubernetes.io/worker=`"
                 .to_owned()
         )
     );

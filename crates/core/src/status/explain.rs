@@ -191,13 +191,9 @@ pub(crate) fn next_step(pool: &str, node: &str, hold: &Hold) -> String {
     }
 }
 
-/// Returns the next step for a node that no pool selects.
-#[must_use]
-pub fn join_pool(node: &str) -> String {
-    format!(
-        "label the node, for example with `kubectl label node {node} node-role.kubernetes.io/worker=`"
-    )
-}
+/// The next step for a node that no pool selects, without its name, so that nodes share it.
+pub const JOIN_POOL: &str =
+    "label the node, for example with `kubectl label node NODE node-role.kubernetes.io/worker=`";
 
 /// Returns the next step for a node that is not ready.
 pub(crate) fn make_ready(node: &str) -> String {

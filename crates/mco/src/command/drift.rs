@@ -263,7 +263,7 @@ fn adopt(drifted: &[DriftedNode], screen: &mut Screen<'_>) -> anyhow::Result<Exi
     let Some(pool) = &node.pool else {
         return Err(error_with_hint(
             format!("node {} belongs to no pool", node.name),
-            explain::join_pool(&node.name),
+            explain::JOIN_POOL,
         ));
     };
     // The last MachineConfig by name wins; the names of generated ones begin with 99 and a pool.

@@ -102,6 +102,14 @@ impl Kind {
     }
 }
 
+/// Short names of kinds whose definitions have none, as those of the reference.
+const SHORT_NAMES: [(&str, &str); 4] = [
+    ("mcn", "machineconfignodes"),
+    ("pis", "pinnedimagesets"),
+    ("mosc", "machineosconfigs"),
+    ("mosb", "machineosbuilds"),
+];
+
 /// All kinds of an API server.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds(Vec<Kind>);
@@ -153,7 +161,9 @@ impl Kinds {
     /// Returns the kind with the name `word`: plural, singular, short name or kind.
     pub(crate) fn resolve(&self, word: &str) -> anyhow::Result<&Kind> {
         let lower = word.to_lowercase();
-        if let Some(kind) = self.0.iter().find(|kind| kind.has_name(&lower)) {
+        let named = |name: &str| self.0.iter().find(|kind| kind.has_name(name));
+        let short = || SHORT_NAMES.iter().find(|(short, _)| *short == lower).map(|it| it.1);
+        if let Some(kind) = named(&lower).or_else(|| named(short()?)) {
             return Ok(kind);
         }
         let names = self.0.iter().flat_map(|kind| {
@@ -222,7 +232,7 @@ mod tests {
             name: kind.to_owned(),
             plural: plural.to_owned(),
             singular: kind.to_lowercase(),
-            short: vec![short.to_owned()],
+            short: Some(short.to_owned()).filter(|it| !it.is_empty()).into_iter().collect(),
             namespaced,
         };
         Kinds(vec![
@@ -230,6 +240,7 @@ mod tests {
             kind("", "Event", "events", "ev", true),
             kind("events.k8s.io", "Event", "events", "ev", true),
             kind(mco_api::GROUP, "MachineConfigPool", "machineconfigpools", "mcp", false),
+            kind(mco_api::GROUP, "MachineConfigNode", "machineconfignodes", "", false),
         ])
     }
 
@@ -239,6 +250,7 @@ mod tests {
             ("mcp", "machineconfigpool.machineconfiguration.openshift.io"),
             ("machineconfigpool", "machineconfigpool.machineconfiguration.openshift.io"),
             ("MachineConfigPool", "machineconfigpool.machineconfiguration.openshift.io"),
+            ("mcn", "machineconfignode.machineconfiguration.openshift.io"),
             ("no", "node"),
             ("Nodes", "node"),
             ("events", "event"),

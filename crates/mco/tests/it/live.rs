@@ -343,9 +343,9 @@ fn watched(folder: &Path, kubeconfig: &Path, line: &str) -> (i32, String) {
         .unwrap_or_else(|error| panic!("{error:#}\n{}", process.log()));
     process.signal(Signal::INT).unwrap();
     let status = process.wait(PATIENCE).unwrap();
-    // kubectl ends by the signal.
-    let code = status.code().filter(|code| *code != 130).unwrap_or_default();
-    (code, process.log())
+    // kubectl is ended by the signal, as a failure.
+    let code = status.code().filter(|_| line.starts_with("mco "));
+    (code.unwrap_or_default(), process.log())
 }
 
 async fn every_line_of_the_runbook_runs(live: Live) {
