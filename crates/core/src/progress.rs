@@ -5,15 +5,14 @@
 //! never promises what the controller does not do.
 
 mod pace;
+mod phase;
+mod reported;
 mod sentence;
 mod slot;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::core::v1::Node,
@@ -21,12 +20,15 @@ use k8s_openapi::{
 };
 use mco_api::{
     MachineConfigNode, MachineConfigPool,
-    annotation::{self, DaemonState, DrainRecord, DrainVerb},
-    condition::{NodeCondition, PoolCondition},
+    annotation::{self, DrainRecord},
+    condition::NodeCondition,
 };
 use serde::Serialize;
 
-pub use self::pace::{PaceOf, TimeLeft};
+pub use self::{
+    pace::{PaceOf, TimeLeft},
+    phase::Phase,
+};
 use crate::{
     node_index::NodeIndex,
     rollout::{Hold, NodeView, PoolNodes, PoolView, RolloutCounts},
@@ -104,52 +106,26 @@ pub struct NodeProgress {
     pub stuck: bool,
 }
 
-/// The phase of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Phase {
-    /// The node runs the config of its pool.
-    Done,
-    /// The node needs another config and does not get it yet.
-    Waiting,
-    /// The controller selects the node next, or has selected it.
-    Starting,
-    /// The pods of the node are evicted.
-    Draining,
-    /// The daemon changes files, units and the operating system.
-    Applying,
-    /// The machine reboots.
-    Rebooting,
-    /// The controller makes the node schedulable again.
-    Uncordoning,
-    /// The update failed, or files were changed on the node.
-    Degraded,
-    /// The daemon has not reported, or the node belongs to no pool.
-    Unknown,
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = match self {
-            Self::Done => "Done",
-            Self::Waiting => "Waiting",
-            Self::Starting => "Starting",
-            Self::Draining => "Draining",
-            Self::Applying => "Applying",
-            Self::Rebooting => "Rebooting",
-            Self::Uncordoning => "Uncordoning",
-            Self::Degraded => "Degraded",
-            Self::Unknown => "Unknown",
-        };
-        f.pad(word)
-    }
-}
-
 /// A node with the decisions about it.
 struct Member<'o> {
     node: &'o Node,
     view: NodeView,
     report: Option<&'o MachineConfigNode>,
     hold: Option<Hold>,
+}
+
+impl Member<'_> {
+    /// Returns true if the daemon reports that the machine has rebooted for its update.
+    fn has_rebooted(&self) -> bool {
+        self.reported(&NodeCondition::RebootedNode).is_some()
+    }
+
+    /// Returns the condition of the MachineConfigNode if it is True.
+    fn reported(&self, kind: &NodeCondition) -> Option<&Condition> {
+        let conditions = self.report?.status.as_ref()?.conditions.iter();
+        let mut conditions = conditions.filter(|it| it.type_ == kind.as_str());
+        conditions.find(|it| it.status == "True")
+    }
 }
 
 /// Reads the progress of a cluster.
@@ -171,8 +147,9 @@ pub fn of(objects: Objects<'_>) -> Progress {
         let fleet = index.pool_nodes(name);
         let counts = fleet.map(PoolNodes::counts).unwrap_or_default();
         let views = fleet.into_iter().flat_map(PoolNodes::nodes).cloned();
+        let target = &pool.spec.configuration.rendered.name;
         let members: Vec<Member<'_>> =
-            views.filter_map(|view| lookup.member(view, &mut holds)).collect();
+            views.filter_map(|view| lookup.member(view, target, &mut holds)).collect();
         let nodes = nodes(pool, &members);
         let left = pace::time_left(pool, &members, &nodes);
         progress.pools.push(PoolProgress { left, ..pool_progress(pool, counts, &nodes) });
@@ -221,10 +198,16 @@ struct Lookup<'o> {
 }
 
 impl<'o> Lookup<'o> {
-    fn member(&self, view: NodeView, holds: &mut BTreeMap<String, Hold>) -> Option<Member<'o>> {
+    fn member(
+        &self,
+        view: NodeView,
+        target: &str,
+        holds: &mut BTreeMap<String, Hold>,
+    ) -> Option<Member<'o>> {
         let node = self.nodes.get(view.name.as_str())?;
         let report = self.reports.get(view.name.as_str()).copied();
-        let hold = holds.remove(&view.name);
+        let reported = || reported::hold(report?, target);
+        let hold = holds.remove(&view.name).or_else(reported);
         Some(Member { node, view, report, hold })
     }
 }
@@ -249,7 +232,7 @@ fn pool_progress(
         degraded: count(Phase::Degraded),
         updating: nodes.iter().filter(|node| node.is_updating()).count(),
         left: None,
-        faults: explain::pool(pool, &[], &[]).iter().map(ToString::to_string).collect(),
+        faults: explain::pool(pool).iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -289,12 +272,12 @@ impl NodeProgress {
 fn node_progress(pool: &MachineConfigPool, member: &Member<'_>) -> NodeProgress {
     let Member { view, .. } = member;
     let target = &pool.spec.configuration.rendered.name;
-    let phase = phase(target, member);
+    let phase = phase::phase(target, member);
     let mut progress = NodeProgress {
         name: view.name.clone(),
         pool: pool.metadata.name.clone(),
         phase,
-        since: since(pool, phase, member),
+        since: phase::since(pool, phase, member),
         current: view.current.clone(),
         target: if member.view.is_updating() { view.desired.clone() } else { target.clone() },
         waits_for: None,
@@ -309,11 +292,10 @@ fn node_progress(pool: &MachineConfigPool, member: &Member<'_>) -> NodeProgress 
 fn without_pool(index: &NodeIndex, node: &Node) -> NodeProgress {
     let view = NodeView::of(node);
     let (waits_for, next) = match index.pool_of(&view.name) {
-        Err(error) => (error.to_string(), "remove the labels of all custom pools but one"),
-        Ok(_) => (
-            "no pool selects the node".to_owned(),
-            "label the node, for example with node-role.kubernetes.io/worker",
-        ),
+        Err(error) => {
+            (error.to_string(), "remove the labels of all custom pools but one".to_owned())
+        }
+        Ok(_) => ("no pool selects the node".to_owned(), explain::JOIN_POOL.to_owned()),
     };
     NodeProgress {
         name: view.name,
@@ -323,48 +305,9 @@ fn without_pool(index: &NodeIndex, node: &Node) -> NodeProgress {
         current: view.current,
         target: String::new(),
         waits_for: Some(waits_for),
-        next: Some(next.to_owned()),
+        next: Some(next),
         stuck: true,
     }
-}
-
-fn phase(target: &str, member: &Member<'_>) -> Phase {
-    let Member { view, node, .. } = member;
-    let annotations = node.metadata.annotations.clone().unwrap_or_default();
-    let requested = annotation::DESIRED_DRAIN.get(&annotations).ok().flatten();
-    let applied = annotation::LAST_APPLIED_DRAIN.get(&annotations).ok().flatten();
-    let open = requested.as_ref().filter(|_| requested != applied).map(|request| request.verb);
-    if view.is_degraded() {
-        return Phase::Degraded;
-    }
-    if view.current.is_empty() || target.is_empty() {
-        return Phase::Unknown;
-    }
-    if view.is_updated(target) && !view.is_updating() {
-        return Phase::Done;
-    }
-    if !view.is_updating() {
-        return if member.hold.is_some() { Phase::Waiting } else { Phase::Starting };
-    }
-    match (open, &view.state) {
-        (Some(DrainVerb::Drain), _) => Phase::Draining,
-        (_, Some(DaemonState::Rebooting)) => Phase::Rebooting,
-        (Some(DrainVerb::Uncordon), _) => Phase::Uncordoning,
-        (None, Some(DaemonState::Working)) if is_down(node) => Phase::Rebooting,
-        (None, Some(DaemonState::Working)) => Phase::Applying,
-        (None, _) if view.current == view.desired => Phase::Uncordoning,
-        (None, _) => Phase::Starting,
-    }
-}
-
-fn is_down(node: &Node) -> bool {
-    ready_condition(node).is_some_and(|(status, _)| status != "True")
-}
-
-fn ready_condition(node: &Node) -> Option<(&str, Option<&Time>)> {
-    let conditions = node.status.as_ref()?.conditions.as_ref()?;
-    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
-    Some((ready.status.as_str(), ready.last_transition_time.as_ref()))
 }
 
 /// Returns the record of the drain that the daemon requests now.
@@ -373,40 +316,4 @@ fn drain_record(node: &Node) -> Option<DrainRecord> {
     let record = annotation::DRAIN_RECORD.get(&annotations).ok().flatten()?;
     let requested = annotations.get(annotation::DESIRED_DRAIN.name());
     (requested == Some(&record.request)).then_some(record)
-}
-
-fn since(pool: &MachineConfigPool, phase: Phase, member: &Member<'_>) -> Option<Time> {
-    let report = |kind: &NodeCondition| -> Option<Time> {
-        let conditions = member.report?.status.as_ref()?.conditions.iter();
-        let is_true = |it: &&Condition| it.type_ == kind.as_str() && it.status == "True";
-        let mut conditions = conditions.filter(is_true);
-        conditions.next().map(|it| it.last_transition_time.clone())
-    };
-    let of_pool = |kind: &PoolCondition| {
-        let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice());
-        explain::holding(conditions.unwrap_or_default(), kind)?.last_transition_time.clone()
-    };
-    let down = || {
-        let not_ready = ready_condition(member.node).filter(|(status, _)| *status != "True");
-        not_ready.and_then(|(_, time)| time.cloned())
-    };
-    match phase {
-        Phase::Done => report(&NodeCondition::Updated),
-        Phase::Waiting => {
-            report(&NodeCondition::Waiting).or_else(|| of_pool(&PoolCondition::Updating))
-        }
-        Phase::Draining => drain_record(member.node)
-            .map(|it| it.since)
-            .or_else(|| report(&NodeCondition::Cordoned)),
-        Phase::Applying => {
-            report(&NodeCondition::Drained).or_else(|| report(&NodeCondition::UpdatePrepared))
-        }
-        Phase::Rebooting => down().or_else(|| report(&NodeCondition::UpdateExecuted)),
-        Phase::Uncordoning => report(&NodeCondition::RebootedNode),
-        Phase::Degraded => {
-            report(&NodeCondition::NodeDegraded).or_else(|| of_pool(&PoolCondition::NodeDegraded))
-        }
-        Phase::Starting => down(),
-        Phase::Unknown => None,
-    }
 }

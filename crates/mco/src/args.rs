@@ -35,13 +35,18 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   mco up                                         a whole cluster on this machine
+  mco status                                     pools and nodes, what each waits for, and the remedy
+  mco plan -f change.yaml                        the effect of a change on each node, before it
+  mco apply -f change.yaml --follow              the change, until all nodes are done
+  mco why worker-0                               why a node updates, and who changed what
+  mco rollout undo worker                        back to the config before
+  mco doctor                                     the health of a cluster, and fixes
   mco check -f manifests/                        all faults of the manifests
   mco render -f manifests/ --pool worker         the name of a pool's rendered config
   mco diff old.yaml new.yaml                     the differences, decoded
-  mco plan -f manifests/ -f change.yaml          the effect on each node, and the order
+  mco plan -f manifests/ -f change.yaml          the effect of a change, without a cluster
   mco cat rendered.yaml /etc/chrony.conf         one file of a config
-  mco why -f manifests/ --pool worker /etc/motd  the MachineConfig that sets a file
-  mco doctor                                     the health of a cluster, and fixes";
+  mco why -f manifests/ --pool worker /etc/motd  the MachineConfig that sets a file";
 
 /// Process names of the reference's images, and the subcommand of each.
 const PROCESSES: &[(&str, &str)] = &[
@@ -64,7 +69,7 @@ impl Args {
 /// Returns the definition of the command line, whose usage and examples name the program as it was
 /// called.
 pub(crate) fn definition(program: &str) -> clap::Command {
-    let command = Args::command();
+    let command = exit_codes::with_list(Args::command());
     if program == "mco" { command } else { renamed(command.bin_name(program), program) }
 }
 

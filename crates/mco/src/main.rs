@@ -5,6 +5,7 @@ mod args;
 mod command;
 mod decoded;
 mod diff;
+mod duration;
 mod error;
 mod jsonpath;
 mod live;

@@ -24,7 +24,7 @@ use mco_core::{
 use serde::Serialize;
 
 use self::input::Input;
-pub(crate) use self::times::{HumanDuration, TimeOverride, Times};
+pub(crate) use self::times::{TimeOverride, Times};
 use crate::load::manifests::ManifestsExt as _;
 
 /// The forecast for one pool.

@@ -93,11 +93,7 @@ pub(crate) struct Screen<'w> {
 impl<'w> Screen<'w> {
     /// Returns standard output, with colours on a terminal unless the environment disables them.
     pub(crate) fn stdout(out: &'w mut dyn Write) -> Self {
-        let colour = match AutoStream::choice(&io::stdout()) {
-            ColorChoice::Never => false,
-            ColorChoice::Auto | ColorChoice::AlwaysAnsi | ColorChoice::Always => true,
-        };
-        Self { out, colour }
+        Self { out, colour: has_colours() }
     }
 
     /// Writes a text in a style, if the output shows colours.
@@ -107,6 +103,14 @@ impl<'w> Screen<'w> {
         } else {
             write!(self.out, "{text}")
         }
+    }
+}
+
+/// Returns true if standard output shows colours: a terminal, unless the environment disables them.
+pub(crate) fn has_colours() -> bool {
+    match AutoStream::choice(&io::stdout()) {
+        ColorChoice::Never => false,
+        ColorChoice::Auto | ColorChoice::AlwaysAnsi | ColorChoice::Always => true,
     }
 }
 

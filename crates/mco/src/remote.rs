@@ -42,6 +42,21 @@ pub(crate) struct Connection {
     dir: Option<PathBuf>,
 }
 
+/// The access that a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// The user is told which cluster is changed.
+    Write,
+}
+
+impl Access {
+    /// Returns the access of a command that changes objects, or shows what it would change.
+    pub(crate) fn of_dry_run(is_dry_run: bool) -> Self {
+        if is_dry_run { Self::Read } else { Self::Write }
+    }
+}
+
 impl Connection {
     /// Returns a client of the cluster.
     pub(crate) async fn client(&self) -> anyhow::Result<Client> {
@@ -58,6 +73,14 @@ impl Connection {
             print::note(&format!("writing to context {context} at {server}"));
         }
         Ok(client)
+    }
+
+    /// Returns a client for a command that changes objects unless it is a dry run.
+    pub(crate) async fn client_for(&self, access: Access) -> anyhow::Result<Client> {
+        match access {
+            Access::Read => self.client().await,
+            Access::Write => self.writer().await,
+        }
     }
 
     /// Returns true if a flag names the cluster.

@@ -20,6 +20,7 @@ pub(crate) mod processes;
 mod rights;
 pub(crate) mod scenario;
 pub(crate) mod state_dir;
+pub(crate) mod terminal;
 pub(crate) mod view;
 mod workload;
 mod zones;
@@ -71,7 +72,7 @@ pub(crate) struct Settings {
     pub(crate) logs: ComponentLogs,
     /// Number of failure zones; nodes have no zone without it.
     pub(crate) zones: Option<u16>,
-    /// Story to play, after which the cluster stops.
+    /// Scenario to play, after which the cluster stops.
     pub(crate) story: Option<Scenario>,
     /// True if each component is a process of its own.
     pub(crate) processes: bool,
@@ -84,6 +85,9 @@ pub(crate) async fn run(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<()> {
     client::use_ring();
+    if settings.display == DisplayMode::Redraw {
+        print::note("starting the API server, the operator, the controller and the config server");
+    }
     let shutdown = Shutdown::on_signals()?;
     let kubelets: Arc<dyn Kubelets> = Arc::new(settings.logs.clone());
     let api = ApiSettings {
@@ -161,7 +165,7 @@ async fn stop_all(components: &mut Components<'_>) {
     }
 }
 
-/// Plays the story, or prints every change until shutdown.
+/// Plays the scenario, or prints every change until shutdown.
 async fn show(stage: &Stage<'_>, screen: &mut Screen<'_>) -> anyhow::Result<()> {
     let (settings, shutdown) = (stage.settings, stage.shutdown);
     let Some(story) = settings.story else {

@@ -125,7 +125,7 @@ fn daemon(facts: &Facts, node: &Node) -> Vec<Finding> {
         let reason =
             if view.reason.is_empty() { "the daemon gave no reason" } else { &view.reason };
         let text = format!("node {name} is degraded: {reason}");
-        found.push(Finding::error(Part::Nodes, text, explain::remedy(&view)));
+        found.push(Finding::error(Part::Nodes, text, explain::remedy(&view, None)));
     }
     let reported = facts.machine_config_nodes.found();
     let has_object = |all: &Vec<mco_api::MachineConfigNode>| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{
     MachineConfigPool,
     condition::{NodeCondition, PoolCondition},
@@ -63,10 +63,7 @@ pub(super) fn time_left(
 
 /// Returns the time at which a node completed its last update.
 fn completion(member: &Member<'_>) -> Option<i64> {
-    let conditions = &member.report?.status.as_ref()?.conditions;
-    let is_end =
-        |it: &&Condition| it.type_ == NodeCondition::Updated.as_str() && it.status == "True";
-    conditions.iter().find(is_end).map(|it| it.last_transition_time.0.as_second())
+    member.reported(&NodeCondition::Updated).map(|it| it.last_transition_time.0.as_second())
 }
 
 /// Returns the seconds between the start of the present roll-out and its last completed node.

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::annotation::DrainRecord;
 
-use super::{Member, NodeProgress, Phase, Progress, drain_record, slot::subject};
+use super::{Member, NodeProgress, Phase, Progress, drain_record, phase::is_down, slot::subject};
 use crate::{
     rollout::{Hold, Readiness},
     status::explain,
@@ -25,7 +25,7 @@ pub(super) fn fill(progress: &mut NodeProgress, pool: &str, member: &Member<'_>)
         },
         Phase::Starting => match &view.readiness {
             Readiness::Not(why) if !view.is_updating() => {
-                (why.clone(), format!("make node {} ready", view.name), true)
+                (why.clone(), explain::make_ready(&view.name), true)
             }
             Readiness::Ready | Readiness::Not(_) => {
                 ("its daemon".to_owned(), "a drain, if the change needs one".to_owned(), false)
@@ -44,8 +44,11 @@ pub(super) fn fill(progress: &mut NodeProgress, pool: &str, member: &Member<'_>)
             "a reboot if the change needs one, then the uncordon".to_owned(),
             false,
         ),
-        Phase::Rebooting => {
+        Phase::Rebooting if is_down(member.node) => {
             ("its kubelet".to_owned(), "the daemon verifies the config".to_owned(), false)
+        }
+        Phase::Rebooting => {
+            ("its daemon, which verifies the config".to_owned(), "the uncordon".to_owned(), false)
         }
         Phase::Uncordoning => {
             ("the controller, which uncordons it".to_owned(), "the node is done".to_owned(), false)
@@ -53,7 +56,7 @@ pub(super) fn fill(progress: &mut NodeProgress, pool: &str, member: &Member<'_>)
         Phase::Degraded => {
             let reason =
                 if view.reason.is_empty() { "the daemon gave no reason" } else { &view.reason };
-            (reason.to_owned(), explain::remedy(view), true)
+            (reason.to_owned(), explain::remedy(view, Some(pool)), true)
         }
         Phase::Unknown => (
             "the first report of its daemon".to_owned(),
@@ -84,14 +87,26 @@ fn is_stuck(hold: &Hold) -> bool {
 fn blockers(record: &DrainRecord) -> String {
     let named = record.blockers.iter().take(NAMED_PODS);
     let mut pods: Vec<String> =
-        named.map(|blocker| format!("pod {}: {}", blocker.pod, blocker.why)).collect();
+        named.map(|blocker| format!("pod {}: {}", blocker.pod, parts(&blocker.why).0)).collect();
     let more = record.blockers.len().saturating_sub(NAMED_PODS) + record.more;
     pods.extend((more > 0).then(|| format!("{more} more pods")));
     pods.join("; ")
 }
 
+/// Splits the reason of a blocker into the cause and the remedy, if it has one.
+fn parts(why: &str) -> (&str, Option<&str>) {
+    match why.split_once("; ") {
+        Some((cause, remedy)) => (cause, Some(remedy)),
+        None => (why, None),
+    }
+}
+
 /// Returns the remedy for a blocked drain: the command that shows or changes what blocks it.
 fn budget_fix(record: &DrainRecord) -> String {
+    let of_reason = || {
+        let remedy = record.blockers.iter().find_map(|blocker| parts(&blocker.why).1)?;
+        Some(format!("{remedy}; the drain then continues by itself"))
+    };
     let blocker = record.blockers.iter().find_map(|blocker| {
         let (_, rest) = blocker.why.split_once("PodDisruptionBudget ")?;
         let (namespace, name) = rest.split_whitespace().next()?.split_once('/')?;
@@ -104,7 +119,9 @@ fn budget_fix(record: &DrainRecord) -> String {
              then continues by itself"
         ))
     });
-    blocker.unwrap_or_else(|| "the drain continues by itself once the pods are gone".to_owned())
+    blocker
+        .or_else(of_reason)
+        .unwrap_or_else(|| "the drain continues by itself once the pods are gone".to_owned())
 }
 
 impl Progress {
@@ -116,9 +133,16 @@ impl Progress {
         let mut nodes: Vec<&NodeProgress> =
             self.nodes.iter().filter(|it| it.is_explained()).collect();
         nodes.sort_by_key(|node| (node.pool.is_none(), node.pool.clone(), rank(node.phase)));
-        for group in nodes.chunk_by(|left, right| left.is_like(right)) {
-            sentences.extend(sentence(group));
+        let mut groups: Vec<Vec<&NodeProgress>> = Vec::new();
+        for node in nodes {
+            let is_own =
+                |group: &&mut Vec<&NodeProgress>| group.first().is_some_and(|it| it.is_like(node));
+            match groups.iter_mut().find(is_own) {
+                Some(group) => group.push(node),
+                None => groups.push(vec![node]),
+            }
         }
+        sentences.extend(groups.iter().filter_map(|group| sentence(group)));
         sentences
     }
 }
@@ -144,17 +168,12 @@ impl NodeProgress {
         self.stuck || self.phase == Phase::Waiting
     }
 
+    /// Returns true if both nodes are in the same situation, whenever it began.
     fn is_like(&self, other: &Self) -> bool {
-        let key = |node: &Self| {
-            (
-                node.pool.clone(),
-                node.phase,
-                node.since.clone(),
-                node.waits_for.clone(),
-                node.next.clone(),
-            )
-        };
-        key(self) == key(other)
+        let Self { name: _, since: _, current: _, target: _, pool, phase, waits_for, next, stuck } =
+            self;
+        (pool, phase, waits_for, next, stuck)
+            == (&other.pool, &other.phase, &other.waits_for, &other.next, &other.stuck)
     }
 }
 
@@ -162,7 +181,7 @@ fn sentence(group: &[&NodeProgress]) -> Option<String> {
     let first = group.first()?;
     let names: Vec<&str> = group.iter().map(|node| node.name.as_str()).collect();
     let noun = if names.len() == 1 { "node" } else { "nodes" };
-    let since = match &first.since {
+    let since = match group.iter().filter_map(|node| node.since.as_ref()).min() {
         Some(Time(since)) => format!(" since {since:.0}"),
         None => String::new(),
     };

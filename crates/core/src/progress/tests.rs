@@ -62,6 +62,64 @@ fn progress(pool: &MachineConfigPool, nodes: &[Node]) -> Progress {
 }
 
 #[test]
+fn a_node_that_is_back_from_its_reboot_does_not_apply_again() {
+    let drained =
+        json!({"desiredDrain": "drain-rendered-b", "lastAppliedDrain": "drain-rendered-b"});
+    let uncordoned = json!({"desiredDrain": "uncordon-rendered-b",
+        "lastAppliedDrain": "uncordon-rendered-b", "currentConfig": "rendered-b"});
+    // The request of the update before.
+    let fresh = json!({"desiredDrain": "uncordon-rendered-a",
+        "lastAppliedDrain": "uncordon-rendered-a"});
+    let mut rebooted = completed("n", 3);
+    for condition in &mut rebooted.status.as_mut().unwrap().conditions {
+        "RebootedNode".clone_into(&mut condition.type_);
+    }
+    let rows = [
+        (&drained, None, Phase::Applying, "its daemon, which applies the config"),
+        (&drained, Some(&rebooted), Phase::Rebooting, "its daemon, which verifies the config"),
+        (&uncordoned, Some(&rebooted), Phase::Uncordoning, "the controller, which uncordons it"),
+        (&fresh, None, Phase::Applying, "its daemon, which applies the config"),
+    ];
+    let pool = pool("worker", &json!({}));
+    for (annotations, report, phase, waits_for) in rows {
+        let node = working("n", annotations);
+        let reports: Vec<&MachineConfigNode> = report.into_iter().collect();
+        let found = super::of(Objects { pools: &[&pool], nodes: &[&node], reports: &reports });
+        let found = &found.nodes[0];
+        assert_eq!((found.phase, found.waits_for.as_deref()), (phase, Some(waits_for)));
+    }
+}
+
+#[test]
+fn a_blocked_drain_names_cause_and_remedy_once() {
+    let rows = [
+        (
+            "PodDisruptionBudget shop/keep requires 1 of 1 pods and never allows an eviction; add a \
+             replica or lower the budget",
+            "blocked by pod shop/web: PodDisruptionBudget shop/keep requires 1 of 1 pods and never \
+             allows an eviction; add pods of ReplicaSet web, or lower the budget with `kubectl -n shop \
+             edit pdb keep`; the drain then continues by itself",
+        ),
+        (
+            "PodDisruptionBudgets shop/a and shop/b select the pod, and Kubernetes evicts no pod that \
+             more than one selects; change their selectors so that one remains",
+            "blocked by pod shop/web: PodDisruptionBudgets shop/a and shop/b select the pod, and \
+             Kubernetes evicts no pod that more than one selects; change their selectors so that one \
+             remains; the drain then continues by itself",
+        ),
+    ];
+    for (why, want) in rows {
+        let record = json!({"request": "drain-rendered-b", "since": "2026-01-01T00:01:00Z",
+            "blockers": [{"pod": "shop/web", "owner": "ReplicaSet web", "why": why,
+                "since": "2026-01-01T00:01:00Z"}]});
+        let drain = json!({"desiredDrain": "drain-rendered-b", "drainRecord": record.to_string()});
+        let found = progress(&pool("worker", &json!({})), &[working("a", &drain)]);
+        let sentence = found.sentences().join("\n");
+        assert_eq!(sentence, format!("node a is draining since 2026-01-01T00:01:00Z, {want}"));
+    }
+}
+
+#[test]
 fn each_phase_names_what_the_node_waits_for() {
     let asked = json!({"desiredDrain": "drain-rendered-b"});
     let drained =
@@ -115,18 +173,18 @@ fn a_waiting_node_names_the_cause_and_never_promises_a_turn() {
         json!({"desiredConfig": "rendered-b", "state": "Degraded", "reason": "it is broken"});
     assert_eq!(
         text(&plain, &[node("a", true, false, &failed), idle("b")]),
-        "node a is degraded: it is broken; fix the cause, or revert the change: the node then gets the \
-         pool's config again\n\
+        "node a is degraded: it is broken; fix the cause, or revert the change with `mco rollout undo \
+         worker`: the node then gets the pool's config again\n\
          node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
-         degraded); fix node a first: fix the cause, or revert the change: the node then gets the \
-         pool's config again"
+         degraded); fix node a first: fix the cause, or revert the change with `mco rollout undo \
+         worker`: the node then gets the pool's config again"
     );
     assert_eq!(
         text(&plain, &[node("a", true, true, &json!({})), idle("b")]),
-        "node a is waiting since 2026-01-01T00:00:00Z: cordoned by the user; run `kubectl uncordon a` \
+        "node a is waiting since 2026-01-01T00:00:00Z: cordoned by the user; run `mco node uncordon a` \
          to continue\n\
          node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
-         unavailable); fix node a first: run `kubectl uncordon a` to continue"
+         unavailable); fix node a first: run `mco node uncordon a` to continue"
     );
     assert_eq!(
         text(&pool("worker", &json!({"paused": true})), &[idle("a"), idle("b")]),
@@ -136,9 +194,88 @@ fn a_waiting_node_names_the_cause_and_never_promises_a_turn() {
     assert_eq!(
         text(&plain, &[node("a", false, false, &json!({})), idle("b")]),
         "node a is waiting since 2026-01-01T00:02:00Z: node a is reporting NotReady=False; make node a \
-         ready\n\
+         ready: `kubectl describe node a` shows its conditions\n\
          node b is waiting since 2026-01-01T00:00:00Z for a free slot (maxUnavailable 1, a is \
-         unavailable); fix node a first: make node a ready"
+         unavailable); fix node a first: make node a ready: `kubectl describe node a` shows its \
+         conditions"
+    );
+}
+
+/// Builds the MachineConfigNode of a node that the controller does not start.
+fn waiting(name: &str, reason: &str, message: &str) -> MachineConfigNode {
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"node": {"name": name}, "pool": {"name": "worker"},
+                 "configVersion": {"desired": "rendered-a"}},
+        "status": {"conditions": [{"type": "Waiting", "status": "True", "reason": reason,
+            "message": message, "lastTransitionTime": "2026-01-01T00:03:00Z"}]},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn reasons_that_only_the_controller_knows_come_from_its_report() {
+    let broken = "MachineOSConfig x cannot be decoded";
+    let rows = [
+        (
+            waiting("a", "Undecodable", &format!("Node waits for rendered-b: {broken}")),
+            "node a is waiting since 2026-01-01T00:03:00Z: MachineOSConfig x cannot be decoded; repair \
+             or delete that object",
+        ),
+        (
+            waiting("a", "ControlPlane", "Node waits for rendered-b: x"),
+            "node a is waiting since 2026-01-01T00:03:00Z: masters and arbiter are never updated \
+             together; no action needed",
+        ),
+        // The report is about an earlier target.
+        (waiting("a", "Undecodable", "Node waits for rendered-a: x"), ""),
+    ];
+    let (pool, node) = (pool("worker", &json!({})), idle("a"));
+    for (report, want) in rows {
+        let objects = Objects { pools: &[&pool], nodes: &[&node], reports: &[&report] };
+        let found = super::of(objects);
+        assert_eq!(found.sentences().join("\n"), want);
+        let phase = if want.is_empty() { Phase::Starting } else { Phase::Waiting };
+        assert_eq!(found.nodes[0].phase, phase);
+    }
+}
+
+#[test]
+fn nodes_in_the_same_situation_share_a_sentence_with_the_earliest_start() {
+    let pool = pool("worker", &json!({"paused": true}));
+    let nodes = ["a", "b", "c", "d", "e"].map(idle);
+    let nodes: Vec<&Node> = nodes.iter().collect();
+    let mut report = waiting("d", "PoolPaused", "Node waits for rendered-b: the pool is paused");
+    let conditions = &mut report.status.as_mut().unwrap().conditions;
+    conditions[0].last_transition_time = serde_json::from_str("\"2025-12-31T23:59:00Z\"").unwrap();
+    let found = super::of(Objects { pools: &[&pool], nodes: &nodes, reports: &[&report] });
+    assert_eq!(
+        found.sentences(),
+        [
+            "nodes a, b, c and 2 more are waiting since 2025-12-31T23:59:00Z: the pool is paused; run \
+          `mco rollout resume worker` to continue"
+        ]
+    );
+}
+
+#[test]
+fn a_missing_builder_is_named_with_the_way_out() {
+    let mut pool = pool("worker", &json!({}));
+    let unsupported = json!({"type": "ImageModeUnsupported", "status": "True",
+        "message": "no process builds images for MachineOSConfig x"});
+    let conditions = &mut pool.status.get_or_insert_default().conditions;
+    conditions.push(serde_json::from_value(unsupported).unwrap());
+    let built = json!({"currentImage": "example.com/built@sha256:0", "desiredImage":
+        "example.com/built@sha256:0"});
+    let nodes = [node("a", true, false, &built)];
+    assert_eq!(
+        progress(&pool, &nodes).sentences().join("\n"),
+        "pool worker is restricted: no process builds images for MachineOSConfig x; delete the \
+         MachineOSConfig, which returns nodes with a built image to the image of their config: `mco get \
+         machineosconfigs` lists it\n\
+         node a is waiting since 2026-01-01T00:00:00Z: the node runs a built OS image and keeps it: no \
+         process builds images for the pool's MachineOSConfig; delete the MachineOSConfig of pool \
+         worker to leave image mode: `mco get machineosconfigs` lists it"
     );
 }
 
@@ -180,7 +317,7 @@ fn a_part_has_one_pool_with_its_nodes_or_one_node_with_its_pool() {
     assert!(
         all.sentences().contains(
             &"node x is not updated: no pool selects the node; label the node, for example with \
-          node-role.kubernetes.io/worker"
+          `kubectl label node NODE node-role.kubernetes.io/worker=`"
                 .to_owned()
         )
     );

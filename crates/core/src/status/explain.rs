@@ -1,4 +1,5 @@
-//! Explanations of degraded and waiting objects of a pool: object, cause, start and remedy.
+//! Explanations of a pool that is degraded or restricted, and the remedies for nodes: object, cause, start
+//! and remedy.
 //!
 //! Conditions keep the reference's texts, because programs match on them; these sentences add the
 //! rest.
@@ -12,138 +13,61 @@ use mco_api::{
     condition::PoolCondition,
     meta::{ConditionStatus, LooseCondition},
 };
-use serde::Serialize;
 
 use crate::rollout::{Hold, NodeView};
 
-/// A degraded or waiting object.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Explanation {
-    /// The object, such as `node worker-1` or `pool worker`.
-    pub object: String,
-    /// State of the object.
-    pub state: State,
+/// A state of a pool that needs the administrator.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Explanation {
+    /// Name of the pool.
+    pool: String,
+    state: State,
     /// Cause of the state.
-    pub cause: String,
+    cause: String,
     /// Start of the state, if known.
-    pub since: Option<Time>,
+    since: Option<Time>,
     /// Next step for the administrator.
-    pub next: String,
+    next: &'static str,
 }
 
-/// The state of an explained object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum State {
-    /// The object failed and does not recover by itself.
+/// The state of an explained pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The pool failed and does not recover by itself.
     Degraded,
-    /// The object continues once something else happens.
-    Waiting,
-    /// The object works without a part of its settings.
+    /// The pool works without a part of its settings.
     Restricted,
-}
-
-impl Explanation {
-    fn sentence(&self, subject: &str, next: &str) -> String {
-        let state = match self.state {
-            State::Degraded => "degraded",
-            State::Waiting => "waiting",
-            State::Restricted => "restricted",
-        };
-        let since = match &self.since {
-            Some(Time(since)) => format!(" since {since}"),
-            None => String::new(),
-        };
-        format!("{subject} {state}{since}: {}; {next}", self.cause)
-    }
-
-    /// Returns true if both explanations differ only in the object.
-    fn is_like(&self, other: &Self) -> bool {
-        let Self { object: _, state, cause, since, next } = self;
-        (state, cause, since, next) == (&other.state, &other.cause, &other.since, &other.next)
-    }
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence(&format!("{} is", self.object), &self.next))
-    }
-}
-
-/// Maximum number of nodes named in one sentence.
-const NAMED: usize = 3;
-
-/// Returns one sentence per explanation; nodes with equal explanations share one.
-#[must_use]
-pub fn summary(explanations: &[Explanation]) -> Vec<String> {
-    let groups = explanations.chunk_by(Explanation::is_like);
-    let sentence = |group: &[Explanation]| {
-        let [first, _, ..] = group else {
-            return group.iter().map(ToString::to_string).collect();
+        let Self { pool, state, cause, since, next } = self;
+        let state = match state {
+            State::Degraded => "degraded",
+            State::Restricted => "restricted",
         };
-        let names = group.iter().take(NAMED).map(|one| one.object.trim_start_matches("node "));
-        let names = names.collect::<Vec<_>>().join(", ");
-        let more = match group.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        first.sentence(&format!("nodes {names}{more} are"), &first.next)
-    };
-    groups.map(sentence).collect()
-}
-
-/// Explains everything that is degraded or waiting in a pool: the pool itself first, then node by
-/// node.
-///
-/// `holds` are the reasons of the nodes that the rollout does not start.
-#[must_use]
-pub fn pool(
-    pool: &MachineConfigPool,
-    nodes: &[NodeView],
-    holds: &[(String, Hold)],
-) -> Vec<Explanation> {
-    let name = pool.metadata.name.as_deref().unwrap_or_default();
-    let conditions =
-        pool.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let mut found = Vec::new();
-    for (kind, state, next) in OF_POOLS {
-        if let Some(condition) = holding(conditions, &kind) {
-            found.push(Explanation {
-                object: format!("pool {name}"),
-                state,
-                cause: text(condition),
-                since: condition.last_transition_time.clone(),
-                next: next.to_owned(),
-            });
+        write!(f, "pool {pool} is {state}")?;
+        if let Some(Time(since)) = since {
+            write!(f, " since {since:.0}")?;
         }
+        write!(f, ": {cause}; {next}")
     }
-    let since = |kind: &PoolCondition| {
-        holding(conditions, kind).and_then(|condition| condition.last_transition_time.clone())
+}
+
+/// Explains the conditions of the pool itself.
+pub(crate) fn pool(pool: &MachineConfigPool) -> Vec<Explanation> {
+    let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice());
+    let explained = |(kind, state, next): (PoolCondition, State, &'static str)| {
+        let condition = holding(conditions.unwrap_or_default(), &kind)?;
+        Some(Explanation {
+            pool: pool.metadata.name.clone().unwrap_or_default(),
+            state,
+            cause: text(condition),
+            since: condition.last_transition_time.clone(),
+            next,
+        })
     };
-    let degraded = nodes.iter().filter(|node| node.is_degraded()).map(|node| Explanation {
-        object: format!("node {}", node.name),
-        state: State::Degraded,
-        cause: if node.reason.is_empty() {
-            "the daemon gave no reason".to_owned()
-        } else {
-            node.reason.clone()
-        },
-        // The pool is degraded since its first node failed; the nodes have no time of their own.
-        since: since(&PoolCondition::NodeDegraded),
-        next: remedy(node),
-    });
-    found.extend(degraded);
-    let is_degraded = |name: &str| nodes.iter().any(|node| node.name == name && node.is_degraded());
-    let waiting = holds.iter().filter(|(node, _)| !is_degraded(node));
-    found.extend(waiting.map(|(node, hold)| Explanation {
-        object: format!("node {node}"),
-        state: State::Waiting,
-        cause: hold.to_string(),
-        since: since(&PoolCondition::Updating),
-        next: next_step(name, node, hold),
-    }));
-    found
+    OF_POOLS.into_iter().filter_map(explained).collect()
 }
 
 /// Remedies for the conditions of the pool itself.
@@ -157,7 +81,7 @@ const OF_POOLS: [(PoolCondition, State, &str); 4] = [
         PoolCondition::ImageModeUnsupported,
         State::Restricted,
         "delete the MachineOSConfig, which returns nodes with a built image to the image of their \
-         config",
+         config: `mco get machineosconfigs` lists it",
     ),
     (
         PoolCondition::ImageBuildDegraded,
@@ -192,42 +116,60 @@ pub(crate) fn remedies(conditions: &[LooseCondition]) -> Vec<String> {
         *state == State::Degraded && holding(conditions, kind).is_some()
     });
     let nodes = holding(conditions, &PoolCondition::NodeDegraded);
-    let nodes = nodes.map(|found| remedy_of(&found.message, None));
+    let nodes = nodes.map(|found| remedy_of(&found.message, None, None));
     let mut found: Vec<String> = of_pool.map(|(_, _, next)| (*next).to_owned()).collect();
     found.extend(nodes);
     found
 }
 
-/// Returns the remedy for a degraded node.
-pub(crate) fn remedy(node: &NodeView) -> String {
+/// Returns the remedy for a degraded node of a pool.
+pub(crate) fn remedy(node: &NodeView, pool: Option<&str>) -> String {
     if node.state == Some(DaemonState::Unreconcilable) {
-        return UNRECONCILABLE.to_owned();
+        return unreconcilable(pool);
     }
-    remedy_of(&node.reason, Some(&node.name))
+    remedy_of(&node.reason, Some(&node.name), pool)
 }
 
-const UNRECONCILABLE: &str = "revert the change, and the node recovers by itself; settings that \
-    cannot change in place need a new node";
+fn unreconcilable(pool: Option<&str>) -> String {
+    format!(
+        "{}, and the node recovers by itself; settings that cannot change in place need a new node",
+        revert(pool)
+    )
+}
+
+/// Returns the way to revert the change of a pool, with the command if the pool is known.
+fn revert(pool: Option<&str>) -> String {
+    match pool {
+        Some(pool) => format!("revert the change with `mco rollout undo {pool}`"),
+        None => "revert the change".to_owned(),
+    }
+}
 
 /// Returns the remedy for the reason that a daemon gives.
-fn remedy_of(reason: &str, node: Option<&str>) -> String {
+fn remedy_of(reason: &str, node: Option<&str>, pool: Option<&str>) -> String {
     let has = |text: &str| reason.contains(text);
+    let command = |words: [&'static str; 2]| {
+        let [verb, flag] = words;
+        let words =
+            [verb].into_iter().chain(node).chain(Some(flag).filter(|flag| !flag.is_empty()));
+        words.collect::<Vec<_>>().join(" ")
+    };
     if has("can't reconcile") {
-        return UNRECONCILABLE.to_owned();
+        return unreconcilable(pool);
     }
     if has("content mismatch") || has("mode mismatch") || has("could not stat") {
-        let words: Vec<&str> = ["mco drift"].into_iter().chain(node).chain(["--fix"]).collect();
         return format!(
             "restore the file, or run `{}` to write all files again, which reboots the node",
-            words.join(" ")
+            command(["mco drift", "--fix"])
         );
     }
     if has("failed to drain") {
-        return "see the events of the node for the remaining pods and the PodDisruptionBudget that \
-                protects them"
-            .to_owned();
+        return format!(
+            "`{}` names the remaining pods and the PodDisruptionBudget that protects them",
+            command(["mco events", ""])
+        );
     }
-    "fix the cause, or revert the change: the node then gets the pool's config again".to_owned()
+    format!("fix the cause, or {}: the node then gets the pool's config again", revert(pool))
 }
 
 /// Returns the next step for a waiting node.
@@ -237,17 +179,25 @@ pub(crate) fn next_step(pool: &str, node: &str, hold: &Hold) -> String {
         Hold::BadLimit(_) => {
             format!("set maxUnavailable of pool {pool} to a number or a percentage")
         }
-        Hold::NotReady(_) => {
-            format!("make node {node} ready, or uncordon it")
-        }
-        Hold::Cordoned => format!("run `kubectl uncordon {node}` to continue"),
-        Hold::ImageMode => {
-            format!("delete the MachineOSConfig of pool {pool} to leave image mode")
-        }
+        Hold::NotReady(_) => make_ready(node),
+        Hold::Cordoned => format!("run `mco node uncordon {node}` to continue"),
+        Hold::ImageMode => format!(
+            "delete the MachineOSConfig of pool {pool} to leave image mode: `mco get \
+             machineosconfigs` lists it"
+        ),
         Hold::Undecodable(_) => "repair or delete that object".to_owned(),
         Hold::Deleting => format!("move node {node} to another pool, which then updates it"),
         Hold::NoCapacity | Hold::OperatorNode | Hold::ControlPlane => "no action needed".to_owned(),
     }
+}
+
+/// The next step for a node that no pool selects, without its name, so that nodes share it.
+pub const JOIN_POOL: &str =
+    "label the node, for example with `kubectl label node NODE node-role.kubernetes.io/worker=`";
+
+/// Returns the next step for a node that is not ready.
+pub(crate) fn make_ready(node: &str) -> String {
+    format!("make node {node} ready: `kubectl describe node {node}` shows its conditions")
 }
 
 #[cfg(test)]
@@ -255,65 +205,42 @@ mod tests {
     use super::*;
     use crate::{fixture::nodes, status::Finding};
 
-    fn at(text: &str) -> Time {
-        serde_json::from_str(&format!("\"{text}\"")).unwrap()
-    }
-
     #[test]
-    fn every_sentence_names_object_cause_start_and_remedy() {
+    fn a_sentence_about_a_pool_names_cause_start_and_remedy() {
         let mut subject = MachineConfigPool::default();
+        assert_eq!(pool(&subject), []);
         subject.metadata.name = Some("worker".to_owned());
         let conditions = &mut subject.status.get_or_insert_default().conditions;
-        let since = at("2026-01-01T00:00:00Z");
+        let since: Time = serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();
         let failed = Finding::yes("", "MachineConfig 99-x is not valid");
         crate::status::set(conditions, &PoolCondition::RenderDegraded, failed, &since);
-        let nodes_failed = Finding::yes("", "x");
-        crate::status::set(conditions, &PoolCondition::NodeDegraded, nodes_failed, &since);
-        let mut fleet = nodes("a=failed b=old c=old");
-        fleet[0].reason = "content mismatch for file \"/etc/foo\"".to_owned();
-        let holds = [
-            ("a".to_owned(), Hold::NoCapacity),
-            ("b".to_owned(), Hold::Paused),
-            ("c".to_owned(), Hold::NotReady("node c is reporting NotReady=False".to_owned())),
-        ];
-        let sentences: Vec<String> =
-            pool(&subject, &fleet, &holds).iter().map(ToString::to_string).collect();
+        crate::status::set(conditions, &PoolCondition::NodeDegraded, Finding::yes("", "x"), &since);
+        let sentences: Vec<String> = pool(&subject).iter().map(ToString::to_string).collect();
         assert_eq!(
             sentences,
             [
-                "pool worker is degraded since 2026-01-01T00:00:00Z: MachineConfig 99-x is not \
-                 valid; fix or delete the MachineConfig; `mco check` finds such errors before they \
-                  are applied",
-                "node a is degraded since 2026-01-01T00:00:00Z: content mismatch for file \
-                 \"/etc/foo\"; restore the file, or run `mco drift a --fix` to write all files \
-                  again, which reboots the node",
-                "node b is waiting: the pool is paused; run `mco rollout resume worker` to \
-                 continue",
-                "node c is waiting: node c is reporting NotReady=False; make node c ready, or \
-                 uncordon it",
+                "pool worker is degraded since 2026-01-01T00:00:00Z: MachineConfig 99-x is not valid; fix \
+              or delete the MachineConfig; `mco check` finds such errors before they are applied"
             ]
         );
     }
 
     #[test]
-    fn nodes_with_equal_explanations_share_a_sentence() {
-        let subject = MachineConfigPool::default();
-        let names = ["a", "b", "c", "d", "e"];
-        let mut holds: Vec<(String, Hold)> =
-            names.iter().map(|name| ((*name).to_owned(), Hold::NoCapacity)).collect();
-        holds.push(("f".to_owned(), Hold::Cordoned));
-        assert_eq!(
-            summary(&pool(&subject, &[], &holds)),
-            [
-                "nodes a, b, c and 2 more are waiting: no free slot: maxUnavailable nodes are \
-                 unavailable or updating; no action needed",
-                "node f is waiting: cordoned by the user; run `kubectl uncordon f` to continue",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_healthy_pool_needs_no_explanation() {
-        assert_eq!(pool(&MachineConfigPool::default(), &nodes("a=done b=old"), &[]), []);
+    fn the_remedy_for_a_degraded_node_is_a_command() {
+        let mut node = nodes("a=failed").remove(0);
+        let rows = [
+            ("content mismatch for file \"/etc/foo\"", "`mco drift a --fix`"),
+            ("failed to drain node: a after 1 hour", "`mco events a`"),
+            ("it is broken", "`mco rollout undo worker`"),
+            ("can't reconcile config", "`mco rollout undo worker`"),
+        ];
+        for (reason, command) in rows {
+            reason.clone_into(&mut node.reason);
+            let found = remedy(&node, Some("worker"));
+            assert!(found.contains(command), "{reason}: {found}");
+        }
+        node.state = Some(DaemonState::Unreconcilable);
+        assert!(remedy(&node, Some("worker")).contains("`mco rollout undo worker`"));
+        assert!(!remedy(&node, None).contains('`'), "the pool is not known");
     }
 }

@@ -4,20 +4,22 @@ use std::{io::Write as _, process::ExitCode};
 
 use kube::{
     Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
 };
+use mco_api::MachineConfigPool;
 use mco_cluster::{CallError, error};
 use mco_core::lint::Object;
 use serde_json::{Value, json};
 
-use super::rollout::follow::{self, Goal};
+use super::rollout::follow::{self, Goal, TargetChange};
 use crate::{
+    duration::Timeout,
     error::error_with_hint,
     load::{ChangeSources, Loaded},
-    plan::{self, Times},
+    plan::{self, PoolForecast, Times},
     print::{self, Screen},
     remote::{
-        self, Connection,
+        self, Access, Connection,
         kinds::{Kind, Kinds},
     },
 };
@@ -47,6 +49,9 @@ pub(crate) struct ApplyArgs {
     /// Follow the pools until each of their nodes is done
     #[arg(long)]
     follow: bool,
+    /// With --follow: time after which the command fails, such as 30m; no limit if omitted
+    #[arg(long, value_name = "TIME", requires = "follow")]
+    timeout: Option<Timeout>,
     /// Have the API server check the objects, and change nothing
     #[arg(long, conflicts_with = "follow")]
     dry_run: bool,
@@ -70,7 +75,8 @@ Examples:
 Fields that the manifests do not set stay unchanged (server-side apply, field manager `mco`). Nothing is
 asked if the input or the output is not a terminal.
 
-Exit status: 0 applied, 1 failure or the answer no, 4 with --plan if a running node refuses the change.";
+Exit status: 0 applied, with --follow on all nodes; 1 failure, the answer no, or --timeout; 4 with --plan
+if a running node refuses the change; 130 with --follow if stopped by Ctrl-C.";
 
 /// The form of the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -104,12 +110,8 @@ pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
     }
     let asks = !args.yes && !args.dry_run && print::can_ask();
     remote::block_on(async {
-        let is_read_only = args.plan || args.dry_run;
-        let client = if is_read_only {
-            args.connection.client().await?
-        } else {
-            args.connection.writer().await?
-        };
+        let access = Access::of_dry_run(args.plan || args.dry_run);
+        let client = args.connection.client_for(access).await?;
         let is_planned = (args.plan || args.follow || asks) && change.objects.iter().any(has_plan);
         let forecasts = if is_planned {
             let input = plan::live::input(&client, &change, &[]).await?;
@@ -132,23 +134,48 @@ pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
         if asks && !print::confirm(&question(&change))? {
             return Err(error_with_hint("nothing was applied", "answer y, or add --yes"));
         }
+        let goals = if args.follow { goals(&client, &forecasts).await? } else { Vec::new() };
         apply_all(args, &client, &change, screen).await?;
         if !args.follow {
             return Ok(ExitCode::SUCCESS);
         }
         screen.flush()?;
-        let changed = forecasts.iter().filter(|forecast| forecast.is_change() && !forecast.paused);
-        let goals: Vec<Goal> =
-            changed.map(|it| Goal { pool: it.pool.clone(), config: Some(it.to.clone()) }).collect();
-        for paused in forecasts.iter().filter(|it| it.is_change() && it.paused) {
-            print::note(&format!("pool {0} is paused: `mco rollout resume {0}`", paused.pool));
-        }
+        note_unfollowed(&forecasts);
         let output = match args.output {
             Output::Json => follow::Output::Json,
             Output::Text | Output::Name => follow::Output::Text,
         };
-        follow::follow(&client, &goals, None, true, output, screen).await
+        follow::follow(&client, &goals, args.timeout, true, output, screen).await
     })
+}
+
+/// Names the pools that a change does not update now.
+fn note_unfollowed(forecasts: &[PoolForecast]) {
+    for paused in forecasts.iter().filter(|it| it.is_change() && it.paused) {
+        print::note(&format!(
+            "pool {0} is paused, and starts with `mco rollout resume {0}`",
+            paused.pool
+        ));
+    }
+    if !forecasts.iter().any(PoolForecast::is_change) {
+        print::note("no pool gets another config");
+    }
+}
+
+/// Returns the pools that a change updates, with their configs before it.
+async fn goals(client: &Client, forecasts: &[PoolForecast]) -> anyhow::Result<Vec<Goal>> {
+    let pools = Api::<MachineConfigPool>::all(client.clone());
+    let pools = pools.list(&ListParams::default()).await.map_err(remote::call_error)?.items;
+    let present = |name: &str| {
+        let pool = pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name));
+        pool.map(|pool| pool.spec.configuration.rendered.name.clone()).unwrap_or_default()
+    };
+    let changed = forecasts.iter().filter(|forecast| forecast.is_change() && !forecast.paused);
+    let goal = |it: &PoolForecast| Goal {
+        pool: it.pool.clone(),
+        change: Some(TargetChange { from: present(&it.pool), to: it.to.clone() }),
+    };
+    Ok(changed.map(goal).collect())
 }
 
 /// Returns true if nodes may depend on an object.

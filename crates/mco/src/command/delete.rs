@@ -14,7 +14,7 @@ use crate::{
     load::{ChangeSources, Loaded},
     print::Screen,
     remote::{
-        self, Connection,
+        self, Access, Connection,
         kinds::{Kind, Kinds},
     },
 };
@@ -78,11 +78,8 @@ pub(crate) fn run(args: &DeleteArgs, screen: &mut Screen<'_>) -> anyhow::Result<
     // Read first: a URL is fetched on a runtime of its own.
     let manifests = if args.sources.is_empty() { None } else { Some(args.sources.load()?) };
     remote::block_on(async {
-        let client = if args.dry_run {
-            args.connection.client().await?
-        } else {
-            args.connection.writer().await?
-        };
+        let access = Access::of_dry_run(args.dry_run);
+        let client = args.connection.client_for(access).await?;
         let kinds = Kinds::fetch(&client).await?;
         for target in targets(args, manifests.as_ref(), &client, &kinds).await? {
             delete(args, &client, &target, screen).await?;

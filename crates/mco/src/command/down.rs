@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use crate::{
     error::error_with_hint,
-    print::Screen,
+    print::{self, Screen},
     remote::DEFAULT_DIR,
     up::state_dir::{self, UpState},
 };
@@ -46,6 +46,7 @@ pub(crate) fn run(args: &DownArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
         }
         UpState::Running { lock, process: Some(process) } => {
             state_dir::stop(process).context("failed to stop the process")?;
+            print::note(&format!("waiting for process {} to stop", process.as_raw_nonzero()));
             let (done, waiting) = mpsc::channel();
             thread::spawn(move || done.send(lock.lock().map(|()| lock)));
             let lock = waiting.recv_timeout(STOP_TIMEOUT).map_err(|_| {

@@ -11,6 +11,7 @@ use mco_core::{
     force::ForcePlan,
     machine::Machine,
     rollout::NodeView,
+    status::explain,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ use crate::{
     error::error_with_hint,
     print::{self, Screen, visible},
     reference::ClusterObjects,
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Show the nodes whose files or units differ from their config; restore or adopt the differences
@@ -95,11 +96,7 @@ enum Findings {
 /// Shows, restores or adopts the differences.
 pub(crate) fn run(args: &DriftArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = if args.fix {
-            args.connection.writer().await?
-        } else {
-            args.connection.client().await?
-        };
+        let client = args.connection.client_for(Access::of_dry_run(!args.fix)).await?;
         let objects = ClusterObjects::fetch(&client).await?;
         let nodes: Vec<&Node> = match &args.node {
             Some(name) => vec![objects.node(name)?],
@@ -266,7 +263,7 @@ fn adopt(drifted: &[DriftedNode], screen: &mut Screen<'_>) -> anyhow::Result<Exi
     let Some(pool) = &node.pool else {
         return Err(error_with_hint(
             format!("node {} belongs to no pool", node.name),
-            "label the node, for example with node-role.kubernetes.io/worker",
+            explain::JOIN_POOL,
         ));
     };
     // The last MachineConfig by name wins; the names of generated ones begin with 99 and a pool.

@@ -1,34 +1,51 @@
-//! `mco exit-codes`, which `mco help exit-codes` describes: the exit status of every command.
+//! `mco exit-codes` and `mco help exit-codes`: the exit status of every command.
 
 use std::{io::Write as _, process::ExitCode};
 
-use crate::{args, print::Screen};
+use crate::{
+    args,
+    print::{Screen, fit},
+};
 
 /// List the exit status of every command
 #[derive(Debug, clap::Args)]
-#[command(after_help = RULES)]
 pub(crate) struct ExitCodesArgs {}
 
+/// Name of the command.
+const NAME: &str = "exit-codes";
+
 const RULES: &str = "\
-Every command exits with 0 if it did what it was told to, with 1 if it failed, and with 2 if its
-arguments are wrong. Commands whose status also tells a result have a line of their own, and exit
-with 2 if they failed where 1 is a result. A process that is stopped by a signal ends its work first.
-`mco exit-codes` prints the commands with such a line.";
+Every command exits with 0 if it did what it was told to, with 1 if it failed, and with 2 if
+its arguments are wrong. Commands whose status also tells a result have a line of their own,
+and exit with 2 if they failed where 1 is a result. A process that is stopped by a signal ends
+its work first.";
+
+/// Length of a line in the help, which is not broken again.
+const COLUMNS: usize = 94;
 
 /// Start of the line in the help of a command that describes its exit status.
 const STATUS: &str = "Exit status: ";
 
 /// Prints the rules, and the commands whose status tells a result.
 pub(crate) fn run(_: &ExitCodesArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
-    writeln!(screen, "{}", RULES.rsplit_once('\n').map_or(RULES, |(rules, _)| rules))?;
-    let mut lines = Vec::new();
-    collect(&args::definition("mco"), "mco", &mut lines);
-    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    writeln!(screen)?;
-    for (name, status) in lines {
-        writeln!(screen, "{name:width$}  {status}")?;
-    }
+    writeln!(screen, "{}", text(&args::definition("mco")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the list to the help of the command that prints it.
+pub(crate) fn with_list(command: clap::Command) -> clap::Command {
+    let list = text(&command);
+    command.mut_subcommand(NAME, |it| it.after_help(list))
+}
+
+fn text(command: &clap::Command) -> String {
+    let mut lines = Vec::new();
+    collect(command, "mco", &mut lines);
+    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let line = |(name, status): &(String, String)| {
+        format!("\n{}", fit::paragraph(&format!("{name:width$}  {status}"), COLUMNS))
+    };
+    format!("{RULES}\n{}", lines.iter().map(line).collect::<String>())
 }
 
 /// Collects the statuses that the help of a command and of its subcommands describes.

@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use crate::{
-    load::{Sources, manifests::ManifestsExt as _},
+    load::{ChangeSources, manifests::ManifestsExt as _},
     plan::{
         self, PoolForecast, TimeOverride, Times,
         input::{Input, InputPaths},
@@ -17,15 +17,18 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlanArgs {
-    /// The change, compared with the cluster. With several -f, offline: current manifests first, then
-    /// those that change them; - for standard input
+    /// The change, compared with the cluster: a file, a directory, a URL, or - for standard input. With
+    /// several -f, offline: current manifests first, then those that change them
     #[arg(
         short = 'f',
         long = "filename",
         value_name = "PATH",
-        required_unless_present = "without"
+        required_unless_present_any = ["without", "kustomize"]
     )]
     paths: Vec<PathBuf>,
+    /// Kustomize folder with the change, compared with the cluster
+    #[arg(short = 'k', long = "kustomize", value_name = "DIR", conflicts_with = "paths")]
+    kustomize: Option<PathBuf>,
     /// Read subdirectories too
     #[arg(short = 'R', long)]
     recursive: bool,
@@ -68,6 +71,7 @@ const EXAMPLES: &str = "\
 Examples:
   mco plan -f 99-worker-new.yaml                    the change in the running cluster
   mco plan --without 99-worker-custom               the deletion of a MachineConfig
+  mco plan -k deploy/                               a kustomize folder
   mco plan -f manifests/ -f 99-worker-new.yaml      offline, with files only
   mco plan -f manifests/ --without 99-worker-custom
   kubectl get mc,mcp,controllerconfig,nodes,pods,pdb,machineconfiguration -A -o yaml > cluster.yaml
@@ -163,8 +167,12 @@ fn offline_input(args: &PlanArgs) -> anyhow::Result<Input> {
 }
 
 fn live_input(args: &PlanArgs) -> anyhow::Result<Input> {
-    let sources = Sources { paths: args.paths.clone(), recursive: args.recursive };
-    let change = sources.load()?;
+    let change = ChangeSources {
+        paths: args.paths.clone(),
+        kustomize: args.kustomize.clone(),
+        recursive: args.recursive,
+    };
+    let change = change.load()?;
     remote::block_on(async {
         let client = args.connection.client().await?;
         plan::live::input(&client, &change, &args.without).await

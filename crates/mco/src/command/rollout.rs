@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     error::error_with_hint,
-    print::Screen,
+    print::{self, Screen},
     remote::{self, Connection},
 };
 
@@ -127,7 +127,7 @@ fn restart(args: &PoolArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode>
     let PoolArgs { pool: name, connection } = args;
     remote::block_on(async {
         let client = connection.writer().await?;
-        pool(&client, name).await?;
+        let is_paused = pool(&client, name).await?.spec.paused;
         let config = format!("99-{name}-restarted-at");
         let now = Clock::System.now();
         let object = json!({
@@ -141,10 +141,15 @@ fn restart(args: &PoolArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode>
         let params = PatchParams::apply("mco").force();
         configs.patch(&config, &params, &Patch::Apply(object)).await.map_err(remote::call_error)?;
         writeln!(screen, "machineconfig.{}/{config} restarts pool {name}", mco_api::GROUP)?;
-        crate::print::note(&format!(
+        print::note(&format!(
             "each node gets a new {RESTART_FILE}, for which it is drained and rebooted unless a node \
              disruption policy says otherwise; follow it with `mco rollout status {name}`"
         ));
+        if is_paused {
+            print::note(&format!(
+                "pool {name} is paused, and restarts with `mco rollout resume {name}`"
+            ));
+        }
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -24,6 +24,7 @@ use crate::{
     remote::{self, Connection},
     up::{
         display::{self, ClusterWatch, DisplayMode, Part},
+        terminal::Terminal,
         view::{StatusView, Width},
     },
 };
@@ -96,7 +97,7 @@ fn print(view: &StatusView, output: Output, screen: &mut Screen<'_>) -> anyhow::
         "pools": view.progress.pools, "nodes": view.progress.nodes, "messages": view.explanations,
     });
     match output {
-        Output::Table | Output::Wide => display::write(view, display::terminal(), screen)?,
+        Output::Table | Output::Wide => display::write(view, Terminal::of_stdout(), screen)?,
         Output::Json => writeln!(screen, "{}", serde_json::to_string_pretty(&document)?)?,
         Output::Yaml => screen.write_all(serde_saphyr::to_string(&document)?.as_bytes())?,
     }

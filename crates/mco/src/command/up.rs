@@ -51,7 +51,7 @@ pub(crate) struct UpArgs {
     /// Number of failure zones that the nodes are labelled with; no zones if omitted
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=50))]
     zones: Option<u16>,
-    /// Play a story on the cluster, tell it, and stop; `list` prints the stories
+    /// Play a scenario on the cluster, print every step, and stop; `list` prints the scenarios
     #[arg(long, value_name = "NAME")]
     scenario: Option<ScenarioChoice>,
     /// Run each component as a process of its own, with its log in the state directory
@@ -72,8 +72,8 @@ Examples:
   mco up --nodes 50 --dir /tmp/big        more workers, state in another directory
   mco up --nodes +1                       one more worker, which joins through the config server
   mco up --zones 3                        nodes in three failure zones, which are updated in order
-  mco up --scenario list                  stories to play, such as a budget that blocks a drain
-  mco up --scenario budget --dir /tmp/story
+  mco up --scenario list                  the scenarios, such as a budget that blocks a drain
+  mco up --scenario budget --dir /tmp/budget
   mco up -v                               with the log of all processes
   mco up --processes                      operator, controller, server and daemons as processes
   mco up --kubeconfig FILE --nodes 2      the same on another cluster, with two simulated workers

@@ -5,13 +5,12 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
 };
 use mco_cluster::{CallError, report};
-use mco_core::lint::{Fault, Object};
+use mco_core::lint::Object;
 use serde_json::{Value, json};
 
 use super::input::Input;
 use crate::{
     command::apply::{MANAGER, api},
-    error::FaultsError,
     live::{self, Scope},
     load::{self, Loaded},
     print,
@@ -24,9 +23,6 @@ pub(crate) async fn input(
     change: &Loaded,
     without: &[String],
 ) -> anyhow::Result<Input> {
-    if change.faults.iter().any(Fault::is_error) {
-        return Err(anyhow::Error::new(FaultsError(change.faults.clone())));
-    }
     let current = live::fetch(client, Scope::Cluster).await?;
     let kinds = Kinds::fetch(client).await?;
     let mut changed = Loaded::default();

@@ -2,8 +2,11 @@
 
 use std::io::{self, Write as _};
 
-use super::{PoolForecast, times::HumanDuration};
-use crate::print::{BOLD, CYAN, GREEN, RED, Screen, visible};
+use super::PoolForecast;
+use crate::{
+    duration::HumanDuration,
+    print::{BOLD, CYAN, GREEN, RED, Screen, visible},
+};
 
 /// Maximum number of named nodes per wave.
 const MAX_WAVE_NAMES: usize = 6;

@@ -3,14 +3,13 @@
 //!
 //! Pure: output that is not on a terminal never comes here and stays complete.
 
+use crate::remote::table::GAP;
+
 /// Hexadecimal digits of a rendered config's hash.
 const HASH_DIGITS: usize = 32;
 
 /// Digits of a hash that a short name keeps.
 const SHORT_DIGITS: usize = 7;
-
-/// Spaces between two columns of a table.
-const GAP: usize = 3;
 
 /// Indentation of the second and every further line of a sentence.
 const INDENT: &str = "  ";

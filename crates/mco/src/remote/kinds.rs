@@ -1,12 +1,18 @@
 //! The kinds of an API server, and the resolution of the names that users give them.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use futures::{StreamExt as _, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    APIGroup, APIResourceList, GroupVersionForDiscovery,
+};
 use kube::{Client, api::ApiResource};
 use mco_core::lint::suggest;
 use serde_json::Value;
 
 use super::call_error;
-use crate::error::error_with_hint;
+use crate::{error::error_with_hint, print};
+
+/// Number of groups that are asked for at the same time.
+const PARALLEL: usize = 8;
 
 /// A kind from the discovery of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,22 +102,44 @@ impl Kind {
     }
 }
 
+/// Short names of kinds whose definitions have none, as those of the reference.
+const SHORT_NAMES: [(&str, &str); 4] = [
+    ("mcn", "machineconfignodes"),
+    ("pis", "pinnedimagesets"),
+    ("mosc", "machineosconfigs"),
+    ("mosb", "machineosbuilds"),
+];
+
 /// All kinds of an API server.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds(Vec<Kind>);
 
 impl Kinds {
-    /// Fetches the kinds; core kinds come first, then the groups in the server's order.
+    /// Fetches the kinds of all versions; core kinds come first, then the groups in the server's order,
+    /// each with its preferred version first.
+    ///
+    /// A group whose own server does not answer, such as that of metrics, is left out with a note.
     pub(crate) async fn fetch(client: &Client) -> anyhow::Result<Self> {
         let mut kinds = Self::default();
         kinds.add("", "v1", client.list_core_api_resources("v1").await.map_err(call_error)?);
-        for group in client.list_api_groups().await.map_err(call_error)?.groups {
-            let Some(version) = group.preferred_version.or(group.versions.into_iter().next())
-            else {
-                continue;
-            };
+        let groups = client.list_api_groups().await.map_err(call_error)?.groups;
+        let versions = stream::iter(groups.into_iter().flat_map(versions));
+        let fetched = versions.map(async |(group, version)| {
             let found = client.list_api_group_resources(&version.group_version).await;
-            kinds.add(&group.name, &version.version, found.map_err(call_error)?);
+            (group, version, found)
+        });
+        let mut fetched = std::pin::pin!(fetched.buffered(PARALLEL));
+        while let Some((group, version, found)) = fetched.next().await {
+            match found {
+                Ok(list) => kinds.add(&group, &version.version, list),
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 500..) => {
+                    print::note(&format!(
+                        "the API server does not list the kinds of {}: {}",
+                        version.group_version, status.message
+                    ));
+                }
+                Err(error) => return Err(call_error(error)),
+            }
         }
         Ok(kinds)
     }
@@ -133,10 +161,15 @@ impl Kinds {
     /// Returns the kind with the name `word`: plural, singular, short name or kind.
     pub(crate) fn resolve(&self, word: &str) -> anyhow::Result<&Kind> {
         let lower = word.to_lowercase();
-        if let Some(kind) = self.0.iter().find(|kind| kind.has_name(&lower)) {
+        let named = |name: &str| self.0.iter().find(|kind| kind.has_name(name));
+        let short = || SHORT_NAMES.iter().find(|(short, _)| *short == lower).map(|it| it.1);
+        if let Some(kind) = named(&lower).or_else(|| named(short()?)) {
             return Ok(kind);
         }
-        let names = self.0.iter().flat_map(|kind| [kind.plural.as_str(), kind.singular.as_str()]);
+        let names = self.0.iter().flat_map(|kind| {
+            let short = kind.short.iter().map(String::as_str);
+            [kind.plural.as_str(), kind.singular.as_str()].into_iter().chain(short)
+        });
         let message = format!("unknown kind {word:?}");
         Err(match suggest::closest(&lower, names) {
             Some(meant) => error_with_hint(message, format!("did you mean {meant}?")),
@@ -170,6 +203,14 @@ impl Kinds {
     }
 }
 
+/// Returns the versions of a group, the preferred one first.
+fn versions(group: APIGroup) -> Vec<(String, GroupVersionForDiscovery)> {
+    let APIGroup { name, preferred_version, versions, .. } = group;
+    let preferred = preferred_version.as_ref().map(|it| it.version.clone());
+    let others = versions.into_iter().filter(|it| Some(&it.version) != preferred.as_ref());
+    preferred_version.into_iter().chain(others).map(|version| (name.clone(), version)).collect()
+}
+
 /// Returns true if a word names a kind of mco, in lower case.
 fn is_ours(word: &str) -> bool {
     mco_api::crds().iter().any(|crd| {
@@ -191,7 +232,7 @@ mod tests {
             name: kind.to_owned(),
             plural: plural.to_owned(),
             singular: kind.to_lowercase(),
-            short: vec![short.to_owned()],
+            short: Some(short.to_owned()).filter(|it| !it.is_empty()).into_iter().collect(),
             namespaced,
         };
         Kinds(vec![
@@ -199,6 +240,7 @@ mod tests {
             kind("", "Event", "events", "ev", true),
             kind("events.k8s.io", "Event", "events", "ev", true),
             kind(mco_api::GROUP, "MachineConfigPool", "machineconfigpools", "mcp", false),
+            kind(mco_api::GROUP, "MachineConfigNode", "machineconfignodes", "", false),
         ])
     }
 
@@ -208,6 +250,7 @@ mod tests {
             ("mcp", "machineconfigpool.machineconfiguration.openshift.io"),
             ("machineconfigpool", "machineconfigpool.machineconfiguration.openshift.io"),
             ("MachineConfigPool", "machineconfigpool.machineconfiguration.openshift.io"),
+            ("mcn", "machineconfignode.machineconfiguration.openshift.io"),
             ("no", "node"),
             ("Nodes", "node"),
             ("events", "event"),
@@ -222,6 +265,22 @@ mod tests {
             kinds.resolve("machineconfigpols").unwrap_err().to_string(),
             "unknown kind \"machineconfigpols\""
         );
+    }
+
+    #[test]
+    fn the_preferred_version_of_a_group_comes_first_and_the_others_are_known() {
+        let version = |version: &str| GroupVersionForDiscovery {
+            group_version: format!("a/{version}"),
+            version: version.to_owned(),
+        };
+        let group = APIGroup {
+            name: "a".to_owned(),
+            preferred_version: Some(version("v1")),
+            versions: ["v1alpha1", "v1", "v1beta1"].map(version).to_vec(),
+            ..APIGroup::default()
+        };
+        let found: Vec<String> = versions(group).into_iter().map(|(_, it)| it.version).collect();
+        assert_eq!(found, ["v1", "v1alpha1", "v1beta1"]);
     }
 
     #[test]

@@ -2,8 +2,14 @@
 
 use std::io::{self, Write};
 
+use anstyle::Style;
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::print::visible;
+
+/// Number of spaces between two columns.
+pub(crate) const GAP: usize = 3;
 
 /// Value of the `Accept` header that requests a table.
 pub(crate) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -88,7 +94,36 @@ fn cell(value: &Value) -> String {
 
 /// Writes lines in columns, three spaces apart, without padding after the last column.
 pub(crate) fn write(out: &mut dyn Write, lines: &[Vec<String>]) -> io::Result<()> {
-    let mut widths: Vec<usize> = Vec::new();
+    write_below(out, lines, &mut Vec::new())
+}
+
+/// Writes lines below others: columns are as wide as those above, or wider. `widths` are those of the
+/// lines above, and get those of these lines.
+pub(crate) fn write_below(
+    out: &mut dyn Write,
+    lines: &[Vec<String>],
+    widths: &mut Vec<usize>,
+) -> io::Result<()> {
+    widen(widths, lines);
+    lines.iter().try_for_each(|line| write_line(out, line, widths, |_, _| None))
+}
+
+/// Writes lines in columns, the titles first. `style` chooses the style of a cell by title and text.
+pub(crate) fn write_painted(
+    out: &mut dyn Write,
+    lines: &[Vec<String>],
+    style: fn(&str, &str) -> Option<Style>,
+) -> io::Result<()> {
+    let mut widths = Vec::new();
+    widen(&mut widths, lines);
+    let Some((titles, rows)) = lines.split_first() else { return Ok(()) };
+    write_line(out, titles, &widths, |_, _| None)?;
+    let of_cell = |index: usize, text: &str| style(titles.get(index)?, text);
+    rows.iter().try_for_each(|line| write_line(out, line, &widths, of_cell))
+}
+
+/// Makes columns as wide as their widest cell.
+fn widen(widths: &mut Vec<usize>, lines: &[Vec<String>]) {
     for line in lines {
         for (index, text) in line.iter().enumerate() {
             let width = text.chars().count();
@@ -98,20 +133,44 @@ pub(crate) fn write(out: &mut dyn Write, lines: &[Vec<String>]) -> io::Result<()
             }
         }
     }
-    for line in lines {
-        let mut shown = String::new();
-        for (text, width) in line.iter().zip(&widths) {
-            shown.push_str(text);
-            shown.extend(std::iter::repeat_n(' ', width - text.chars().count() + 3));
+}
+
+fn write_line(
+    out: &mut dyn Write,
+    line: &[String],
+    widths: &[usize],
+    style: impl Fn(usize, &str) -> Option<Style>,
+) -> io::Result<()> {
+    let count = line.iter().rposition(|text| !text.trim_end().is_empty()).map_or(0, |it| it + 1);
+    for (index, (text, width)) in line.iter().zip(widths).take(count).enumerate() {
+        let is_last = index + 1 == count;
+        let text = if is_last { text.trim_end() } else { text };
+        let shown = visible(text);
+        match style(index, text) {
+            Some(style) => write!(out, "{style}{shown}{style:#}")?,
+            None => write!(out, "{shown}")?,
         }
-        writeln!(out, "{}", crate::print::visible(shown.trim_end()))?;
+        if !is_last {
+            let padding = width.saturating_sub(text.chars().count()) + GAP;
+            write!(out, "{:padding$}", "")?;
+        }
     }
-    Ok(())
+    writeln!(out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_aligned_with_those_above() {
+        let (mut out, mut widths) = (Vec::new(), Vec::new());
+        for line in [["NAME", "UPDATED"], ["a", "True"], ["worker", "False"], ["b", "True"]] {
+            write_below(&mut out, &[line.map(str::to_owned).to_vec()], &mut widths).unwrap();
+        }
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "NAME   UPDATED\na      True\nworker   False\nb        True\n");
+    }
 
     #[test]
     fn a_table_has_the_columns_of_its_layout() {

@@ -2,7 +2,7 @@
 
 use mco_core::progress::{PaceOf, PoolProgress};
 
-use crate::plan::HumanDuration;
+use crate::duration::HumanDuration;
 
 /// Widths of a bar, in characters.
 const WIDTHS: std::ops::RangeInclusive<usize> = 10..=40;

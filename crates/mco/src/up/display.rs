@@ -17,12 +17,12 @@ use tokio::{
     sync::{Notify, mpsc, watch},
 };
 
-use super::bar;
-use super::view::{NodeLine, PoolLine, StatusView, Width, operator_line};
-use crate::{
-    print::{Screen, as_called, fit, visible},
-    remote::table,
+use super::{
+    bar,
+    terminal::Terminal,
+    view::{NodeLine, PoolLine, StatusView, Width, operator_line},
 };
+use crate::print::{Screen, as_called, visible};
 
 /// Changes within this time are drawn together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -227,7 +227,7 @@ enum Drawn {
 
 /// Draws over the last picture and returns the new one.
 fn draw(view: &StatusView, drawn: Drawn, screen: &mut Screen<'_>) -> io::Result<Drawn> {
-    let text = fitting(view, terminal())?;
+    let text = fitting(view, Terminal::of_stdout())?;
     let text = String::from_utf8_lossy(&text);
     match drawn {
         Drawn::Lines(0) => {}
@@ -240,38 +240,6 @@ fn draw(view: &StatusView, drawn: Drawn, screen: &mut Screen<'_>) -> io::Result<
     screen.write_all(text.as_bytes())?;
     write!(screen, "\u{1b}[?7h")?;
     Ok(Drawn::Lines(text.lines().count()))
-}
-
-/// The size of a terminal; `None` if unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Terminal {
-    rows: Option<usize>,
-    columns: Option<usize>,
-}
-
-impl Terminal {
-    /// Returns a sentence as it is shown: with the name of the program, and broken between words.
-    pub(crate) fn sentence(self, text: &str) -> String {
-        let text = visible(&as_called(text));
-        match self.columns {
-            Some(columns) => fit::paragraph(&text, columns),
-            None => text,
-        }
-    }
-
-    fn table(self, lines: Vec<Vec<String>>, dispensable: &[&str]) -> Vec<Vec<String>> {
-        match self.columns {
-            Some(columns) => fit::table(&lines, columns, dispensable),
-            None => lines,
-        }
-    }
-}
-
-/// Returns the size of the terminal that standard output is.
-pub(crate) fn terminal() -> Terminal {
-    let Ok(size) = rustix::termios::tcgetwinsize(io::stdout()) else { return Terminal::default() };
-    let known = |size: u16| (size > 0).then_some(usize::from(size));
-    Terminal { rows: known(size.ws_row), columns: known(size.ws_col) }
 }
 
 /// Returns as much of the view as fits into the rows: lines that have scrolled away cannot be
@@ -327,9 +295,9 @@ pub(crate) fn write(
         writeln!(out, "{}\n", terminal.sentence(operator))?;
     }
     let [pools, nodes] = view.tables();
-    table::write(out, &terminal.table(pools, &DISPENSABLE_OF_POOLS))?;
+    terminal.write_table(pools, &DISPENSABLE_OF_POOLS, out)?;
     writeln!(out)?;
-    table::write(out, &terminal.table(nodes, &DISPENSABLE_OF_NODES))?;
+    terminal.write_table(nodes, &DISPENSABLE_OF_NODES, out)?;
     let bars = view.progress.pools.iter().filter_map(|pool| bar::line(pool, terminal.columns));
     for (place, line) in bars.enumerate() {
         if place == 0 {
@@ -449,7 +417,7 @@ mod tests {
         let nodes: Vec<Node> = (0..30).map(node).collect();
         let view = StatusView::of(None, [], &nodes, []);
         let text = |rows| {
-            let terminal = Terminal { rows, columns: None };
+            let terminal = Terminal { rows, ..Terminal::default() };
             String::from_utf8(fitting(&view, terminal).unwrap()).unwrap()
         };
         let whole = text(None);

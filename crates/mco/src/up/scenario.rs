@@ -1,4 +1,4 @@
-//! Stories that `mco up` plays on its cluster and narrates.
+//! Scenarios that `mco up` plays on its cluster, with a line for every step and every change of a node.
 
 mod narrator;
 mod stories;
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::print::Screen;
 
-/// The cluster that a story is played on.
+/// The cluster that a scenario is played on.
 pub(super) struct Stage<'s> {
     pub(super) client: Client,
     pub(super) api: ApiServer,
@@ -31,7 +31,7 @@ pub(super) struct Stage<'s> {
 }
 
 impl Stage<'_> {
-    /// Plays a story, once all nodes run their configs.
+    /// Plays a scenario, once all nodes run their configs.
     pub(super) async fn play(
         &self,
         story: Scenario,
@@ -46,13 +46,15 @@ impl Stage<'_> {
         };
         narrator.until("all nodes to run their configs", is_complete).await?;
         narrator.begin();
-        narrator.tell(&format!("Story {story}: {}.", story.summary()))?;
+        narrator.tell(&format!("Scenario {story}: {}.", story.summary()))?;
         stories::play(&mut narrator, story).await?;
-        narrator.tell("The end. The cluster stops; `mco up` continues it.")
+        narrator.tell(&format!(
+            "Scenario {story} is complete. The cluster stops; `mco up` continues it."
+        ))
     }
 }
 
-/// A story.
+/// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scenario {
     NoReboot,
@@ -88,7 +90,7 @@ impl Scenario {
         }
     }
 
-    /// Returns the story in one line.
+    /// Returns the scenario in one line.
     pub(crate) const fn summary(self) -> &'static str {
         match self {
             Self::NoReboot => {
@@ -104,7 +106,7 @@ impl Scenario {
             Self::Budget => "a PodDisruptionBudget blocks a drain until it is deleted",
             Self::Join => "a new machine takes its config from the config server and joins",
             Self::ApiLost => {
-                "the API server is lost for a minute amid an update; no node reboots for it or returns"
+                "the API server is lost for a minute during an update; no node reboots or rolls back for it"
             }
         }
     }
@@ -113,9 +115,9 @@ impl Scenario {
 /// The value of `--scenario`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScenarioChoice {
-    /// Print the stories.
+    /// Print the scenarios.
     List,
-    /// Play a story.
+    /// Play a scenario.
     Play(Scenario),
 }
 
@@ -130,7 +132,7 @@ impl FromStr for ScenarioChoice {
         let found = Scenario::ALL.iter().find(|it| it.name() == text);
         found.map(|it| Self::Play(*it)).ok_or_else(|| match suggest::closest(text, names()) {
             Some(meant) => format!("did you mean {meant}?"),
-            None => format!("the stories are list, {}", names().collect::<Vec<_>>().join(", ")),
+            None => format!("the scenarios are {}", names().collect::<Vec<_>>().join(", ")),
         })
     }
 }
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stories_are_chosen_by_name() {
+    fn scenarios_are_chosen_by_name() {
         assert_eq!("list".parse(), Ok(ScenarioChoice::List));
         for story in Scenario::ALL {
             assert_eq!(story.name().parse(), Ok(ScenarioChoice::Play(story)));

@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use anstyle::Style;
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
 use mco_api::{
@@ -12,6 +13,8 @@ use mco_api::{
     label,
 };
 use mco_core::progress::{self, NodeProgress, Objects, PoolProgress, Progress};
+
+use crate::print::{CYAN, ERROR, GREEN, WARNING};
 
 /// The status line of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,9 +278,10 @@ impl StatusView {
         pools.chain(self.nodes.iter().map(|line| &line.name)).any(|name| name == object)
     }
 
-    /// Returns true if there are pools and each of them is updated.
+    /// Returns true if there are pools, the controller reports each as updated, and their nodes agree.
     pub(crate) fn is_updated(&self) -> bool {
-        !self.pools.is_empty() && self.pools.iter().all(PoolLine::is_updated)
+        let are_done = self.progress.pools.iter().all(|pool| pool.done == pool.machines);
+        !self.pools.is_empty() && self.pools.iter().all(PoolLine::is_updated) && are_done
     }
 
     /// Returns the view with at most `count` nodes; idle nodes are dropped first.
@@ -299,6 +303,19 @@ impl StatusView {
         let nodes =
             std::iter::once(NodeLine::titles(self.width)).chain(self.nodes.iter().map(node));
         [pools.collect(), nodes.collect()]
+    }
+}
+
+/// Returns the style of a cell of the tables.
+pub(crate) fn style(title: &str, text: &str) -> Option<Style> {
+    match (title, text) {
+        ("PHASE", "Done") | ("UPDATED", "True") => Some(GREEN),
+        ("PHASE", "Degraded") | ("DEGRADED", "True") => Some(ERROR),
+        ("PHASE", "Waiting" | "Unknown") | ("STATUS", "Ready,SchedulingDisabled") => Some(WARNING),
+        ("PHASE", _) | ("UPDATING", "True") => Some(CYAN),
+        ("STATUS", text) if text.starts_with("NotReady") => Some(ERROR),
+        ("FAILED", text) if text != "0" => Some(ERROR),
+        (_, _) => None,
     }
 }
 
@@ -328,7 +345,7 @@ pub(crate) fn operator_line(operator: &ClusterOperator) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::up::display::Terminal;
+    use crate::up::terminal::Terminal;
     use serde_json::json;
 
     fn node(ready: bool, cordoned: bool, annotations: &[(&str, &str)]) -> NodeLine {

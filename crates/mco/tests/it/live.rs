@@ -2,16 +2,19 @@
 //!
 //! No controller runs: the tests write what it would write, so that each answer is exact.
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, api::ListParams};
-use mco_api::{MachineConfig, MachineConfigPool, PoolName};
+use mco_api::{ClusterOperator, MachineConfig, MachineConfigPool, PoolName};
 use mco_cluster::Clock;
 use mco_core::render::{self, BaseImages};
 use mco_testkit::{
     PATIENCE,
-    api::{Programs, wait},
+    api::{Process, Programs, wait},
     object_wait,
 };
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{Folder, config, health::Cluster, workspace};
@@ -297,26 +300,74 @@ async fn objects_are_shown_and_deleted_as_with_kubectl(live: Live) {
     assert_eq!(live.run(&["delete", "mc"]).await.0, 1, "a kind alone deletes nothing");
 }
 
-/// Returns the lines of the shell blocks of the runbook.
+/// Returns the lines of the shell blocks of the runbook, each with its exit status.
 #[expect(clippy::disallowed_methods, reason = "the test reads the runbook")]
-fn runbook() -> Vec<String> {
+fn runbook() -> Vec<(String, i32)> {
     let text = std::fs::read_to_string(workspace().join("docs/runbook.md")).unwrap();
     let blocks = text.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
-    blocks.flat_map(str::lines).map(str::to_owned).collect()
+    let line = |line: &str| match line.split_once("# exit status ") {
+        Some((line, status)) => {
+            let digits: String = status.chars().take_while(char::is_ascii_digit).collect();
+            (line.trim_end().to_owned(), digits.parse().unwrap())
+        }
+        None => (line.to_owned(), 0),
+    };
+    blocks.flat_map(str::lines).map(line).collect()
+}
+
+/// Writes the files and the object that the runbook names.
+async fn prepare_runbook(live: &Live) {
+    let group = "apiVersion: machineconfiguration.openshift.io/v1\n";
+    let kubelet = "kind: KubeletConfig\nmetadata: {name: custom-kubelet}\nspec:\n  \
+                   machineConfigPoolSelector: {matchLabels: {custom-kubelet: sysctl}}\n  \
+                   kubeletConfig: {allowedUnsafeSysctls: [net.sctp.sack_timeout]}\n";
+    let infra = "kind: MachineConfigPool\nmetadata: {name: infra}\nspec:\n  \
+                 machineConfigSelector: {matchExpressions: [{key: \
+                 machineconfiguration.openshift.io/role, operator: In, values: [worker, infra]}]}\n  \
+                 nodeSelector: {matchLabels: {node-role.kubernetes.io/infra: ''}}\n";
+    for (name, text) in [("kubelet.yaml", kubelet), ("infra.yaml", infra)] {
+        live.folder.write(name, format!("{group}{text}").as_bytes());
+    }
+    let operators = Api::<ClusterOperator>::all(live.cluster.client.clone());
+    live.cluster.put(operators, "machine-config", json!({"spec": {}})).await;
+}
+
+/// Runs a line that prints changes until it is stopped: waits for its first line, and sends SIGINT.
+fn watched(folder: &Path, kubeconfig: &Path, line: &str) -> (i32, String) {
+    let mut command = mco_testkit::api::command("bash");
+    command.args(["-c", &format!("PATH=\"$PWD:$PATH\"; exec {line}")]);
+    command.current_dir(folder).env("KUBECONFIG", kubeconfig);
+    let mut process = Process::start(line, &mut command, &folder.join("watched.log")).unwrap();
+    let shown = || Some(process.log()).filter(|log| log.contains("worker"));
+    wait(&format!("`{line}` to show the worker"), PATIENCE, shown)
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", process.log()));
+    process.signal(Signal::INT).unwrap();
+    let status = process.wait(PATIENCE).unwrap();
+    // kubectl is ended by the signal, as a failure.
+    let code = status.code().filter(|_| line.starts_with("mco "));
+    (code.unwrap_or_default(), process.log())
 }
 
 async fn every_line_of_the_runbook_runs(live: Live) {
     let lines = runbook();
-    assert!(lines.iter().filter(|line| line.starts_with("mco ")).count() > 20, "{lines:?}");
+    assert!(lines.iter().filter(|(line, _)| line.starts_with("mco ")).count() > 40, "{lines:?}");
+    prepare_runbook(&live).await;
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mco"), live.folder.path("mco")).unwrap();
     let kubectl = Programs::find().ok().map(|programs| programs.kubernetes("kubectl"));
     let kubectl = kubectl.filter(|program| program.exists());
     if let Some(program) = &kubectl {
         std::os::unix::fs::symlink(program, live.folder.path("kubectl")).unwrap();
     }
-    for line in lines {
+    for (line, code) in lines {
         // The embedded API server serves what `mco` needs, and kubectl needs more.
         if line.starts_with("kubectl ") && kubectl.is_none() {
+            continue;
+        }
+        if line.ends_with(" -w") {
+            let (folder, kubeconfig) = (live.folder.path("."), live.cluster.kubeconfig.clone());
+            let watching = move || (watched(&folder, &kubeconfig, &line), line);
+            let ((found, text), line) = tokio::task::spawn_blocking(watching).await.unwrap();
+            assert_eq!(found, code, "{line}\n{text}");
             continue;
         }
         let script = format!("PATH=\"$PWD:$PATH\"; {line}");
@@ -325,7 +376,6 @@ async fn every_line_of_the_runbook_runs(live: Live) {
         let command = command.env("KUBECONFIG", &live.cluster.kubeconfig);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert!(output.status.success(), "{line}\n{text}");
-        assert!(!text.contains("error: unexpected argument"), "{line}\n{text}");
+        assert_eq!(output.status.code(), Some(code), "{line}\n{text}");
     }
 }

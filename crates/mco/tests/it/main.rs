@@ -121,6 +121,20 @@ impl Folder {
     }
 }
 
+/// Returns a text without the sequences that change the colour of a terminal.
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(part.len());
+        match part.get(end..).and_then(|rest| rest.strip_prefix('m')) {
+            Some(rest) => plain.push_str(rest),
+            None => plain.extend(["\u{1b}[", part]),
+        }
+    }
+    plain
+}
+
 /// Returns a MachineConfig of the role worker with this text as its `spec`.
 fn config(name: &str, spec: &str) -> String {
     let spec = indented(2, spec);

@@ -1,4 +1,4 @@
-//! Stories of `mco up` that need another terminal: an API server that is lost, and a restart of a pool.
+//! `mco up` with another terminal: the scenario of an API server that is lost, and the restart of a pool.
 
 use mco_testkit::{
     PATIENCE,
@@ -37,7 +37,7 @@ fn a_lost_api_server_is_told_and_reboots_nothing() {
     let mut command = api::command(env!("CARGO_BIN_EXE_mco"));
     command.args(["status", "-w", "--dir"]).arg(folder.path("mco")).env_remove("KUBECONFIG");
     let watch = Process::start("mco status -w", &mut command, &folder.path("status")).unwrap();
-    told("] The API server is lost amid the update of worker-");
+    told("] The API server is lost during the update of worker-");
     let (code, _, errors) = run(&folder, &["status"]);
     assert!(code == 1 && errors.contains("hint: start a cluster with `mco up`"), "{errors}");
     for words in ["the API server does not answer since 20", "the API server answers again"] {
@@ -49,7 +49,11 @@ fn a_lost_api_server_is_told_and_reboots_nothing() {
     told("] The API server is back, with the state that it had.");
     assert!(process.wait(PATIENCE).unwrap().success(), "{}", process.log());
     let log = process.log();
-    assert!(log.contains("; nothing was rolled back.") && log.contains("] The end. "), "{log}");
+    assert!(
+        log.contains("; nothing was rolled back.")
+            && log.contains("] Scenario api-lost is complete. "),
+        "{log}"
+    );
 }
 
 /// Returns the boots of the workers, if all of them are Done.

@@ -101,7 +101,7 @@ fn workers_are_added_and_removed_by_later_starts() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test starts programs")]
-fn stories_are_played_and_told() {
+fn every_scenario_ends_by_itself_with_its_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("mco").display().to_string();
     let run = |words: &[&str]| {
@@ -113,15 +113,16 @@ fn stories_are_played_and_told() {
     let up = ["up", "--dir", &dir, "--masters", "1", "--nodes", "2"];
     for (story, want) in [
         ("no-reboot", "and has not rebooted."),
-        ("kernel-argument", "2 of 2 rebooted."),
+        ("kernel-argument", "and all 2 rebooted."),
         ("bad-config", "The roll-out stops there: 2 workers still run"),
         ("drift", "rebooted, and is Done."),
         ("budget", "The drain continued by itself"),
         ("join", "worker-2 is Done with rendered-worker-"),
     ] {
         let told = cluster::text(&run(&[&up[..], &["--scenario", story]].concat()));
-        assert!(told.contains(&format!("Story {story}: ")), "{told}");
-        assert!(told.contains(want) && told.contains("] The end. "), "{told}");
+        assert!(told.contains(&format!("] Scenario {story}: ")), "{told}");
+        let end = format!("] Scenario {story} is complete. ");
+        assert!(told.contains(want) && told.contains(&end), "{told}");
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) async fn run(
     let events = client.request_events::<Value>(request).await.map_err(remote::call_error)?;
     let mut events = std::pin::pin!(events);
     let mut titles = !args.no_headers;
+    let mut widths = Vec::new();
     loop {
         let event = tokio::select! {
             () = shutdown.requested() => return Ok(ExitCode::SUCCESS),
@@ -65,7 +66,8 @@ pub(super) async fn run(
             ) => object,
         };
         if is_table {
-            print_rows(args, query, object, &mut titles, screen)?;
+            let lines = rows(args, query, object, std::mem::take(&mut titles))?;
+            table::write_below(screen, &lines, &mut widths)?;
         } else {
             query.kind.mark(&mut object);
             write(args, &object, screen)?;
@@ -77,13 +79,13 @@ pub(super) async fn run(
     }
 }
 
-fn print_rows(
+/// Returns the lines of a change, below the titles if they are wanted.
+fn rows(
     args: &GetArgs,
     query: &ObjectQuery<'_>,
     object: Value,
-    titles: &mut bool,
-    screen: &mut Screen<'_>,
-) -> anyhow::Result<()> {
+    titles: bool,
+) -> anyhow::Result<Vec<Vec<String>>> {
     let table: Table = serde_json::from_value(object)?;
     let layout = Layout {
         wide: args.output == Output::Wide,
@@ -91,9 +93,8 @@ fn print_rows(
         kind: false,
     };
     let mut lines = table.lines(layout, &query.kind.qualified_singular());
-    if !std::mem::take(titles) {
+    if !titles {
         lines.remove(0);
     }
-    table::write(screen, &lines)?;
-    Ok(())
+    Ok(lines)
 }

@@ -11,7 +11,7 @@ use mco_core::join::approval::RequestKind;
 use crate::{
     error::error_with_hint,
     print::{self, Screen},
-    remote::{self, Connection, table},
+    remote::{self, Access, Connection, table},
 };
 
 /// Approve the certificate requests of a new node that pass all checks; list what waits without NODE
@@ -42,7 +42,8 @@ Exit status: 0 all requests of the node are approved, or none waits without NODE
 /// Lists or approves requests.
 pub(super) fn run(args: &ApproveArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = args.connection.writer().await?;
+        let access = Access::of_dry_run(args.node.is_none());
+        let client = args.connection.client_for(access).await?;
         let now = Clock::System.now();
         let checked = fetch(&client, now).await?;
         let Some(node) = &args.node else { return list(&checked, now, screen) };

@@ -24,10 +24,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    command::rollout::follow::Timeout,
+    duration::Timeout,
     error::error_with_hint,
     print::{self, Screen},
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Pause between two looks at the pods of the node.
@@ -80,15 +80,10 @@ uncordoned.";
 /// Cordons and drains the node.
 pub(super) fn run(args: &DrainArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = if args.dry_run {
-            args.connection.client().await?
-        } else {
-            args.connection.writer().await?
-        };
+        let access = Access::of_dry_run(args.dry_run);
+        let client = args.connection.client_for(access).await?;
         let node = remote::node(&client, &args.node).await?;
-        let all = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await;
-        let all = all.map_err(remote::call_error)?.items;
-        let outlook = feasibility(&args.node, &all, &budgets(&client).await?);
+        let outlook = feasibility(&args.node, &all_pods(&client).await?, &budgets(&client).await?);
         refuse_losses(args, &outlook)?;
         note_kept(&pods(&client, &args.node).await?);
         if args.dry_run {
@@ -105,8 +100,14 @@ pub(super) fn run(args: &DrainArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
             writeln!(screen, "node/{} cordoned", args.node)?;
         }
         screen.flush()?;
+        print::note(&format!(
+            "if stopped, the node stays cordoned: `mco node uncordon {}`",
+            args.node
+        ));
         let mut drain = Drain { client: &client, node: &args.node, pods: BTreeMap::new() };
-        let until = args.timeout.map(|Timeout(limit)| (limit, Instant::now() + limit));
+        let until = args.timeout.and_then(|Timeout(limit)| {
+            Instant::now().checked_add(limit).map(|until| (limit, until))
+        });
         while !drain.step(screen).await? {
             if let Some((limit, _)) = until.filter(|(_, until)| Instant::now() >= *until) {
                 return Err(drain.overdue(limit));
@@ -117,6 +118,12 @@ pub(super) fn run(args: &DrainArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
         print::note(&format!("`mco node uncordon {}` returns the node", args.node));
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Lists the pods of all nodes.
+async fn all_pods(client: &Client) -> anyhow::Result<Vec<Pod>> {
+    let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await;
+    Ok(pods.map_err(remote::call_error)?.items)
 }
 
 /// Lists the pods of a node.
@@ -225,19 +232,14 @@ impl Drain<'_> {
                 Some(Eviction::Refused(_, until)) => *until <= now,
             };
             if is_due {
-                self.evict(view, &pods, screen).await?;
+                self.evict(view, screen).await?;
             }
         }
         screen.flush()?;
         Ok(left.is_empty())
     }
 
-    async fn evict(
-        &mut self,
-        view: &PodView,
-        pods: &[Pod],
-        screen: &mut Screen<'_>,
-    ) -> anyhow::Result<()> {
+    async fn evict(&mut self, view: &PodView, screen: &mut Screen<'_>) -> anyhow::Result<()> {
         let api = Api::<Pod>::namespaced(self.client.clone(), &view.namespace);
         let state = match api.evict(&view.name, &view.uid).await.map_err(CallError::from) {
             Ok(()) => {
@@ -247,7 +249,7 @@ impl Drain<'_> {
             // The pod is gone already; another one may have its name.
             Err(error) if error.is_not_found() || error.is_of_other_uid() => return Ok(()),
             Err(error) if error.rejection() == Some(Rejection::TooManyRequests) => {
-                let cause = self.cause(view, pods).await?;
+                let cause = self.cause(view).await?;
                 let cause = cause.unwrap_or_else(|| report::chain(&error));
                 let known = self.pods.get(&view.to_string());
                 let is_known =
@@ -267,8 +269,10 @@ impl Drain<'_> {
     }
 
     /// Returns the budget that protects a pod, with what it requires.
-    async fn cause(&self, view: &PodView, pods: &[Pod]) -> anyhow::Result<Option<String>> {
-        let found = feasibility(self.node, pods, &budgets(self.client).await?);
+    async fn cause(&self, view: &PodView) -> anyhow::Result<Option<String>> {
+        // A budget counts its pods on all nodes.
+        let pods = all_pods(self.client).await?;
+        let found = feasibility(self.node, &pods, &budgets(self.client).await?);
         let mut obstacles = found.blockers.into_iter().chain(found.waits);
         let obstacle = obstacles.find(|it| it.pod == view.to_string());
         Ok(obstacle.map(|it| it.cause.to_string()))

@@ -18,7 +18,7 @@ use crate::{
     error::error_with_hint,
     print::{self, Screen},
     reference::ClusterObjects,
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Have a node apply its desired config again in full, whatever its files are
@@ -55,11 +55,8 @@ rendered config, for a pool that is paused.";
 /// Explains the steps, asks and forces the node.
 pub(super) fn run(args: &ForceArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = if args.dry_run {
-            args.connection.client().await?
-        } else {
-            args.connection.writer().await?
-        };
+        let access = Access::of_dry_run(args.dry_run);
+        let client = args.connection.client_for(access).await?;
         let objects = ClusterObjects::fetch(&client).await?;
         let node = objects.node(&args.node)?;
         if let Some(to) = &args.to {

@@ -1,17 +1,18 @@
 //! `mco rollout status`: follows a pool until its update is complete.
 
-use std::{collections::BTreeSet, io::Write as _, process::ExitCode, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, io::Write as _, process::ExitCode};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use mco_cluster::Shutdown;
-use mco_core::progress::{NodeProgress, Phase, Progress};
+use mco_core::progress::{NodeProgress, Phase, PoolProgress, Progress};
 
 use crate::{
+    duration::Timeout,
     error::error_with_hint,
-    print::Screen,
+    print::{self, Screen},
     remote::{self, Connection},
-    up::display::{self, ClusterWatch},
+    up::{display::ClusterWatch, terminal::Terminal},
 };
 
 /// Follow a pool until each of its nodes runs its config
@@ -35,7 +36,11 @@ pub(super) struct StatusArgs {
 }
 
 const DETAILS: &str = "\
-Exit status: 0 all nodes are done, 2 with --watch=false if some are not, 1 failure or --timeout.";
+Exit status: 0 all nodes are done, 2 with --watch=false if some are not, 1 failure or --timeout, 130
+stopped by Ctrl-C.";
+
+/// Exit status of a command that the user stops before its end, as that of a shell.
+const INTERRUPTED: u8 = 130;
 
 /// The form of the progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -46,34 +51,12 @@ pub(crate) enum Output {
     Json,
 }
 
-/// A duration such as `90s`, `30m` or `2h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timeout(pub(crate) Duration);
-
-impl FromStr for Timeout {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-        let factor = match text.strip_prefix(digits) {
-            Some("s" | "") => Some(1),
-            Some("m") => Some(60),
-            Some("h") => Some(3600),
-            Some(_) | None => None,
-        };
-        let number: Option<u64> = digits.parse().ok();
-        let seconds = number.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-        let seconds = seconds.ok_or("a number with the unit s, m or h is expected, such as 30m")?;
-        Ok(Self(Duration::from_secs(seconds)))
-    }
-}
-
 /// Prints the progress of the pool.
 pub(super) fn run(args: &StatusArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
         let client = args.connection.client().await?;
         super::pool(&client, &args.pool).await?;
-        let goal = Goal { pool: args.pool.clone(), config: None };
+        let goal = Goal { pool: args.pool.clone(), change: None };
         let timeout = args.timeout.filter(|_| args.watch);
         follow(&client, &[goal], timeout, args.watch, args.output, screen).await
     })
@@ -83,18 +66,48 @@ pub(super) fn run(args: &StatusArgs, screen: &mut Screen<'_>) -> anyhow::Result<
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Goal {
     pub(crate) pool: String,
-    /// Config that the pool is to have; the present one if omitted.
-    pub(crate) config: Option<String>,
+    /// The change to wait for; the present config of the pool if there is none.
+    pub(crate) change: Option<TargetChange>,
+}
+
+/// A change of the config of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetChange {
+    /// Config of the pool before the change.
+    pub(crate) from: String,
+    /// Config that the pool renders to with the change.
+    pub(crate) to: String,
 }
 
 impl Goal {
-    /// Returns true if all nodes of the pool run the config.
+    /// Returns true if all nodes of the pool run its config, and the controller has rendered the change.
     fn is_reached(&self, progress: &Progress) -> bool {
         let pool = progress.pools.iter().find(|pool| pool.name == self.pool);
         pool.is_some_and(|pool| {
-            let is_target = self.config.as_ref().is_none_or(|config| *config == pool.target);
-            is_target && !pool.target.is_empty() && pool.done == pool.machines
+            self.is_rendered(&pool.target) && !pool.target.is_empty() && pool.done == pool.machines
         })
+    }
+
+    /// Returns true if the pool has the config of the change, or that of another change made since.
+    fn is_rendered(&self, target: &str) -> bool {
+        let change = self.change.as_ref();
+        change.is_none_or(|change| target == change.to || target != change.from)
+    }
+
+    /// Returns the line about a pool.
+    fn line(&self, pool: &PoolProgress) -> String {
+        let PoolProgress { name, target, done, machines, .. } = pool;
+        match &self.change {
+            Some(change) if !self.is_rendered(target) => {
+                format!("pool {name}: waiting for the controller to render {}", change.to)
+            }
+            Some(change) if *target != change.to => format!(
+                "pool {name}: {done} of {machines} nodes run {target}; {} was planned, and another \
+                 change was made since",
+                change.to
+            ),
+            _ => format!("pool {name}: {done} of {machines} nodes run {target}"),
+        }
     }
 }
 
@@ -116,12 +129,12 @@ pub(crate) async fn follow(
             let progress = cluster.view().await.progress;
             let mut lines = lines(&progress, goals);
             lines.extend(cluster.outage());
-            let is_new = |line: &&String| output == Output::Text && !shown.contains(*line);
+            let is_new = |line: &&String| output == Output::Text && !shown.contains(&key(line));
             for line in lines.iter().filter(is_new) {
-                writeln!(screen, "{}", display::terminal().sentence(line))?;
+                writeln!(screen, "{}", Terminal::of_stdout().sentence(line))?;
             }
             screen.flush()?;
-            shown = lines.into_iter().collect();
+            shown = lines.iter().map(|line| key(line)).collect();
             let done = goals.iter().all(|goal| goal.is_reached(&progress));
             if (done || !watch) && output == Output::Json {
                 let part: Vec<Progress> =
@@ -137,7 +150,13 @@ pub(crate) async fn follow(
                 return Ok::<_, anyhow::Error>(code);
             }
             tokio::select! {
-                () = shutdown.requested() => return Ok(ExitCode::from(2)),
+                () = shutdown.requested() => {
+                    let pool = goals.first().map(|goal| goal.pool.as_str()).unwrap_or_default();
+                    print::note(&format!(
+                        "the update continues; `mco rollout status {pool}` follows it again"
+                    ));
+                    return Ok(ExitCode::from(INTERRUPTED));
+                }
                 () = cluster.changed() => {}
             }
         }
@@ -156,23 +175,30 @@ pub(crate) async fn follow(
     result
 }
 
+/// Returns a line without times: a start that is reported late is no change of its own.
+fn key(line: &str) -> String {
+    let mut parts = line.split(SINCE);
+    let mut key = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find('Z').map_or(0, |end| end + 1);
+        let is_time = part.get(..end).is_some_and(|time| time.parse::<jiff::Timestamp>().is_ok());
+        match part.get(end..).filter(|_| is_time) {
+            Some(rest) => key.push_str(rest),
+            None => key.extend([SINCE, part]),
+        }
+    }
+    key
+}
+
+/// Words before a time.
+const SINCE: &str = " since ";
+
 /// Returns a line for each pool and for each of its nodes that is not done.
 fn lines(progress: &Progress, goals: &[Goal]) -> Vec<String> {
     let mut lines = Vec::new();
     for goal in goals {
         let Some(part) = progress.about(&goal.pool) else { continue };
-        for pool in &part.pools {
-            let wanted = goal.config.as_ref().filter(|config| **config != pool.target);
-            lines.push(match wanted {
-                Some(config) => {
-                    format!("pool {}: waiting for the controller to render {config}", pool.name)
-                }
-                None => format!(
-                    "pool {}: {} of {} nodes run {}",
-                    pool.name, pool.done, pool.machines, pool.target
-                ),
-            });
-        }
+        lines.extend(part.pools.iter().map(|pool| goal.line(pool)));
         lines.extend(part.nodes.iter().filter(|it| it.is_updating() && !it.stuck).map(node_line));
         lines.extend(part.sentences());
     }
@@ -182,7 +208,7 @@ fn lines(progress: &Progress, goals: &[Goal]) -> Vec<String> {
 fn node_line(node: &NodeProgress) -> String {
     let NodeProgress { name, phase, .. } = node;
     let since = match &node.since {
-        Some(Time(since)) => format!(" since {since:.0}"),
+        Some(Time(since)) => format!("{SINCE}{since:.0}"),
         None => String::new(),
     };
     match &node.waits_for {
@@ -195,17 +221,57 @@ fn node_line(node: &NodeProgress) -> String {
 
 #[cfg(test)]
 mod tests {
+    use mco_core::progress::TimeLeft;
+
     use super::*;
 
-    #[test]
-    fn a_timeout_has_a_unit() {
-        let parse = |text: &str| text.parse::<Timeout>().ok().map(|it| it.0.as_secs());
-        assert_eq!(parse("90"), Some(90));
-        assert_eq!(parse("90s"), Some(90));
-        assert_eq!(parse("30m"), Some(1800));
-        assert_eq!(parse("2h"), Some(7200));
-        for bad in ["", "m", "1d", "-1s", "1 m"] {
-            assert_eq!(parse(bad), None, "{bad}");
+    fn pool(target: &str, done: usize) -> PoolProgress {
+        PoolProgress {
+            name: "worker".to_owned(),
+            target: target.to_owned(),
+            paused: false,
+            machines: 2,
+            done,
+            ready: done,
+            degraded: 0,
+            updating: 0,
+            left: None::<TimeLeft>,
+            faults: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_line_with_another_time_is_the_same() {
+        let line = "node a is waiting since 2026-11-18T08:39:58Z for a slot; since then, Zoe waits";
+        assert_eq!(key(line), "node a is waiting for a slot; since then, Zoe waits");
+        assert_eq!(key("node a: Draining"), "node a: Draining");
+    }
+
+    #[test]
+    fn a_change_is_followed_until_its_config_or_a_later_one_is_everywhere() {
+        let change = TargetChange { from: "old".to_owned(), to: "new".to_owned() };
+        let change = Goal { pool: "worker".to_owned(), change: Some(change) };
+        let present = Goal { pool: "worker".to_owned(), change: None };
+        let rows = [
+            (&change, "old", 2, false, "waiting for the controller to render new"),
+            (&change, "new", 1, false, "1 of 2 nodes run new"),
+            (&change, "new", 2, true, "2 of 2 nodes run new"),
+            (
+                &change,
+                "other",
+                2,
+                true,
+                "2 of 2 nodes run other; new was planned, and another change was made since",
+            ),
+            (&present, "old", 2, true, "2 of 2 nodes run old"),
+            (&present, "old", 0, false, "0 of 2 nodes run old"),
+        ];
+        for (goal, target, done, is_reached, line) in rows {
+            let pool = pool(target, done);
+            assert_eq!(goal.line(&pool), format!("pool worker: {line}"));
+            let progress = Progress { pools: vec![pool], nodes: Vec::new() };
+            assert_eq!(goal.is_reached(&progress), is_reached, "{target} {done}");
+        }
+        assert!(!present.is_reached(&Progress::default()), "the pool is gone");
     }
 }

@@ -9,9 +9,10 @@ use mco_cluster::Api;
 use mco_core::history::{self, Cause, Revision};
 
 use crate::{
-    plan::HumanDuration,
+    duration::HumanDuration,
     print::Screen,
     remote::{self, Connection, table},
+    up::terminal::Terminal,
 };
 
 /// Show the rendered configs of a pool: what changed, when, by whom and how long it took
@@ -54,7 +55,9 @@ pub(super) fn run(args: &HistoryArgs, screen: &mut Screen<'_>) -> anyhow::Result
         let revisions = history::of(&pool, &configs(&client).await?);
         match args.output {
             Output::Json => writeln!(screen, "{}", serde_json::to_string_pretty(&revisions)?)?,
-            Output::Table => table::write(screen, &lines(&revisions))?,
+            Output::Table => {
+                table::write(screen, &Terminal::of_stdout().table(lines(&revisions), &["TOOK"]))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -15,7 +15,7 @@ use crate::{
     error::error_with_hint,
     live, print,
     print::Screen,
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Return a pool to an earlier rendered config, by changing the MachineConfigs that led away from it
@@ -54,7 +54,8 @@ Exit status: 0 the pool returns, 1 failure, 3 the way back is not known.";
 /// Finds the way back, asks, and carries it out.
 pub(super) fn run(args: &UndoArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = args.connection.writer().await?;
+        let access = Access::of_dry_run(args.dry_run);
+        let client = args.connection.client_for(access).await?;
         let pool = super::pool(&client, &args.pool).await?;
         let configs = super::history::configs(&client).await?;
         let images = live::manifests(&client).await?.images.unwrap_or_default();

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{Output, written};
 use crate::{
     load::manifests::ManifestsExt as _,
-    print::{BOLD, Screen, visible},
+    print::{self, BOLD, Screen, visible},
     reference::{ClusterObjects, Reference},
     remote::table,
 };
@@ -58,6 +58,9 @@ impl Update<'_> {
         screen.paint(BOLD, visible(self.name))?;
         if from == to {
             writeln!(screen, " runs {to} and needs no update")?;
+            if let (Reference::Node(_), Some(pool)) = (self.objects.get(self.name)?, self.pool()?) {
+                print::note(&format!("`mco why {pool}` explains the last change of its pool"));
+            }
             return Ok(());
         }
         writeln!(screen, ": {from} -> {to}")?;

@@ -1,4 +1,4 @@
-//! The narrator of a story: acts on the cluster, waits for it, and tells every change.
+//! The narrator of a scenario: acts on the cluster, waits for it, and prints every change.
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf, time::Duration};
 
@@ -20,17 +20,17 @@ use crate::{
     up::view::StatusView,
 };
 
-/// Longest wait for one step of a story.
+/// Longest wait for one step of a scenario.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// The pool that the stories change.
+/// The pool that the scenarios change.
 pub(super) const POOL: &str = "worker";
 
-/// The narrator of a story.
+/// The narrator of a scenario.
 pub(super) struct Narrator<'s, 'w> {
     pub(super) stage: &'s Stage<'s>,
     screen: &'s mut Screen<'w>,
-    /// Start of the story.
+    /// Start of the scenario.
     begun: Instant,
     /// The last line about each node.
     lines: BTreeMap<String, String>,
@@ -41,7 +41,7 @@ impl<'s, 'w> Narrator<'s, 'w> {
         Self { stage, screen, begun: Instant::now(), lines: BTreeMap::new() }
     }
 
-    /// Starts the clock of the story.
+    /// Starts the clock of the scenario.
     pub(super) fn begin(&mut self) {
         self.begun = Instant::now();
     }
@@ -70,8 +70,8 @@ impl<'s, 'w> Narrator<'s, 'w> {
             let waited = tokio::time::timeout_at(end, self.stage.cluster.changed()).await;
             if waited.is_err() {
                 return Err(error_with_hint(
-                    format!("the story waited for {what} in vain"),
-                    "`mco up` continues with this cluster, and `mco status` explains its state",
+                    format!("the scenario failed: it waited {} s for {what}", PATIENCE.as_secs()),
+                    "`mco up` continues with this cluster, and `mco status` shows what it waits for",
                 ));
             }
         }

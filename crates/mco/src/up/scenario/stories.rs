@@ -1,4 +1,4 @@
-//! The stories, step by step.
+//! The scenarios, step by step.
 
 mod api_lost;
 
@@ -30,10 +30,10 @@ use crate::{
     },
 };
 
-/// File that the stories manage.
+/// File that the scenarios manage.
 const FILE: &str = "/etc/story.conf";
 
-/// Plays a story.
+/// Plays a scenario.
 pub(super) async fn play(told: &mut Narrator<'_, '_>, story: Scenario) -> anyhow::Result<()> {
     match story {
         Scenario::NoReboot => no_reboot(told).await,
@@ -46,7 +46,7 @@ pub(super) async fn play(told: &mut Narrator<'_, '_>, story: Scenario) -> anyhow
     }
 }
 
-/// Returns a word that no earlier run of a story used.
+/// Returns a word that no earlier run of a scenario used.
 fn new_word() -> String {
     Clock::System.now().as_second().to_string()
 }
@@ -78,7 +78,7 @@ async fn no_reboot(told: &mut Narrator<'_, '_>) -> anyhow::Result<()> {
         return Err(error_with_hint("a worker rebooted", "see `mco why worker-0`"));
     }
     told.tell(&format!("Every worker runs {after} and has not rebooted."))?;
-    told.tell("Look: `mco rollout history worker`, `mco diff worker`")
+    told.tell("`mco rollout history worker` and `mco diff worker` show the change.")
 }
 
 async fn kernel_argument(told: &mut Narrator<'_, '_>) -> anyhow::Result<()> {
@@ -89,10 +89,20 @@ async fn kernel_argument(told: &mut Narrator<'_, '_>) -> anyhow::Result<()> {
         "A kernel argument takes effect at boot: each worker is drained and rebooted in turn.",
     )?;
     let after = told.until_updated(&before).await?;
-    let rebooted =
-        told.boots().iter().filter(|(node, boot)| boots.get(*node) != Some(boot)).count();
-    told.tell(&format!("Every worker runs {after}; {rebooted} of {} rebooted.", boots.len()))?;
-    told.tell("Look: `mco why worker-0`, `mco rollout undo worker --dry-run`")
+    let now = told.boots();
+    let idle: Vec<&str> = boots
+        .iter()
+        .filter(|(node, boot)| now.get(*node) == Some(boot))
+        .map(|(node, _)| node.as_str())
+        .collect();
+    if !idle.is_empty() {
+        let message = format!("{} run {after} without a reboot", idle.join(", "));
+        return Err(error_with_hint(message, "see `mco why worker`"));
+    }
+    told.tell(&format!("Every worker runs {after}, and all {} rebooted.", boots.len()))?;
+    told.tell(
+        "`mco why worker` explains it; `mco rollout undo worker --dry-run` shows the way back.",
+    )
 }
 
 async fn bad_config(told: &mut Narrator<'_, '_>) -> anyhow::Result<()> {
@@ -115,6 +125,11 @@ async fn bad_config(told: &mut Narrator<'_, '_>) -> anyhow::Result<()> {
         node.pool.as_deref() == Some(POOL) && node.current == before
     };
     let kept = view.progress.nodes.iter().filter(is_kept).count();
+    let all = told.workers().len();
+    if kept != all {
+        let message = format!("only {kept} of {all} workers still run {before}");
+        return Err(error_with_hint(message, "see `mco status`"));
+    }
     told.tell(&format!("The roll-out stops there: {kept} workers still run {before}."))?;
     told.tell("`mco status` says why, and what to do. The MachineConfig is deleted.")?;
     told.delete(name).await?;

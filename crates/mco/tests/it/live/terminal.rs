@@ -64,6 +64,7 @@ impl Live {
 fn last_picture(text: &str) -> Option<Vec<String>> {
     let (drawn, _) = text.rsplit_once("\u{1b}[?7h")?;
     let (_, picture) = drawn.rsplit_once("\u{1b}[?7l")?;
+    let picture = crate::without_colours(picture);
     assert!(!picture.contains('\u{1b}'), "{picture:?}");
     Some(picture.lines().map(|line| line.trim_end().to_owned()).collect())
 }
@@ -199,6 +200,11 @@ async fn colours_are_for_terminals_only(live: Live) {
     let green = "\u{1b}[32m+hello";
     let (code, text) = live.typed(live.on_terminal(100, "mco diff worker-0"), "").await;
     assert!(code == 1 && text.contains(green), "{text:?}");
+    let phase = "\u{1b}[36mStarting\u{1b}[0m";
+    let (_, text) = live.typed(live.on_terminal(100, "mco status"), "").await;
+    assert!(text.contains(phase), "{text:?}");
+    let (_, text, _) = live.run(&["status"]).await;
+    assert!(text.contains("Starting") && !text.contains('\u{1b}'), "{text:?}");
     let mut plain = live.on_terminal(100, "mco diff worker-0");
     plain.env("NO_COLOR", "1");
     let (_, text) = live.typed(plain, "").await;

@@ -20,7 +20,7 @@ fn pictures(output: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for part in parts {
         let drawn = part.split("\u{1b}[?7h").next().unwrap_or(part);
-        found.push((moved, drawn.replace("\u{1b}[?7l", "")));
+        found.push((moved, crate::without_colours(&drawn.replace("\u{1b}[?7l", ""))));
         moved = up(part).unwrap_or(0);
     }
     found

@@ -1,4 +1,4 @@
-//! The story of an API server that is lost amid an update.
+//! The scenario of an API server that is lost during an update.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,9 +30,9 @@ pub(super) async fn play(told: &mut Narrator<'_, '_>) -> anyhow::Result<()> {
         .await?;
     let busy: Vec<String> =
         view.progress.nodes.iter().filter(is_updating).map(|it| it.name.clone()).collect();
-    // Also ended if the story fails or is stopped.
+    // Also ended if the scenario fails or is stopped.
     let outage = Outage::begin(told);
-    told.tell(&format!("The API server is lost amid the update of {}.", busy.join(", ")))?;
+    told.tell(&format!("The API server is lost during the update of {}.", busy.join(", ")))?;
     told.tell(
         "Connections are closed: `mco status` says so. Kubelets, daemons and controller retry.",
     )?;
