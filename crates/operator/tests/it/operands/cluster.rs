@@ -157,7 +157,7 @@ impl Cluster {
         self.server.is_some()
     }
 
-    /// Returns true if the API server serves NetworkPolicies.
+    /// Returns true if the API server serves `NetworkPolicies`.
     pub(crate) fn has_network_policies(&self) -> bool {
         self.server.is_some()
     }
