@@ -54,6 +54,9 @@ fn handshake(address: &str, suite: SupportedCipherSuite) -> Error {
     failed.downcast::<Error>().unwrap_or_else(|error: io::Error| panic!("{suite:?}: {error}"))
 }
 
+/// Flags, and the error with each suite that the server refuses.
+type Row<'a> = (&'a [&'a str], &'a [(SupportedCipherSuite, Error)]);
+
 // covers: O44
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_metrics_have_the_versions_and_suites_of_the_flags() {
@@ -62,8 +65,7 @@ async fn the_metrics_have_the_versions_and_suites_of_the_flags() {
     let other = suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384;
     let refused_version = Error::AlertReceived(AlertDescription::ProtocolVersion);
     let refused_suite = Error::AlertReceived(AlertDescription::HandshakeFailure);
-    // Flags, and the error with each suite that the server refuses.
-    let rows: [(&[&str], &[(SupportedCipherSuite, Error)]); 3] = [
+    let rows: [Row<'_>; 3] = [
         (&[], &[]),
         (
             &["--tls-min-version=VersionTLS13"],
