@@ -1,5 +1,5 @@
-//! The objects that the operator deploys: it applies those that do not exist, and those that someone
-//! changed.
+//! The objects that the operator deploys: it applies those that do not exist, and those that
+//! another manager changed.
 //!
 //! One watch for each kind delivers the objects with the label of the installation. The version of an
 //! object is recorded when it is applied; an object of another version was changed, and is applied

@@ -142,8 +142,8 @@ fn follows_log(query: Option<&str>) -> bool {
 /// Sends a request once, within the deadlines.
 ///
 /// The answer is read here in full, so that a retry covers its body; callers read it whole anyway.
-/// Only the events of a watch and the lines of a log are passed on as they arrive. A request that is dropped closes its
-/// connection, so that no later request waits on it.
+/// Only the events of a watch and the lines of a log are passed on as they arrive. A request that is
+/// dropped closes its connection, so that no later request waits on it.
 pub(super) async fn send<S>(
     transport: S,
     request: Request<Body>,

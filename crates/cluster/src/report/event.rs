@@ -2,8 +2,8 @@
 //!
 //! They are core events, as those of the reference, with the times and the count that `kubectl get
 //! events --sort-by=.lastTimestamp` and dashboards read. A repeated note increments the count of its
-//! event. Only an identical text is a repetition: two nodes that start one after the other are two events, which kube's recorder would
-//! merge.
+//! event. Only an identical text is a repetition: two nodes that start one after the other are two
+//! events, which kube's recorder would merge.
 
 use std::{
     collections::HashMap,

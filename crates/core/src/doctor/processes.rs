@@ -101,6 +101,10 @@ fn leader(facts: &Facts, part: Part, deployment: &str, lease: &str) -> Vec<Findi
         Some(_) if is_led || facts.leases.failure().is_some() => {
             findings.push(Finding::ok(part, format!("{deployment} runs")));
         }
+        Some(_) if lease.is_none() && is_mco_up(facts) => {
+            let text = format!("{deployment} runs as a part of `mco up`, without a Lease");
+            findings.push(Finding::ok(part, text));
+        }
         Some(_) if lease.is_none() => {
             let text = format!("{deployment} is ready and holds no Lease");
             findings.push(Finding::warning(part, text, logs(deployment)));
@@ -122,7 +126,13 @@ fn logs(name: &str) -> String {
     )
 }
 
-/// Returns true if no process runs in pods, as with `mco up`.
+/// Returns true if the API server is the embedded one, in which `mco up` stores the pods of processes
+/// that run as its parts.
+fn is_mco_up(facts: &Facts) -> bool {
+    facts.kubernetes.as_ref().is_ok_and(|version| version.ends_with("+mco"))
+}
+
+/// Returns true if no process runs in pods, as with `mco up --kubeconfig`.
 fn runs_outside(facts: &Facts) -> bool {
     facts.deployments.items().is_empty() && facts.daemon_sets.items().is_empty()
 }

@@ -466,6 +466,17 @@ fn processes_outside_of_pods_are_no_problem() {
 }
 
 #[test]
+fn processes_of_mco_up_have_pods_and_no_leases() {
+    let mut facts = healthy();
+    facts.leases = Fetched::Found(vec![]);
+    let found = problems(&facts);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("machine-config-operator is ready and holds no Lease"), "{found:?}");
+    facts.kubernetes = Ok("v1.36.0+mco".to_owned());
+    assert_eq!(problems(&facts), [""; 0]);
+}
+
+#[test]
 fn equal_findings_about_nodes_are_one() {
     let mut facts = empty();
     let engine = |name: &str| {

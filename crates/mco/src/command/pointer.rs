@@ -64,7 +64,7 @@ Examples:
   mco pointer --pool worker --token \"$TOKEN\" -o cloud-init > user-data
   mco pointer --pool worker -o kernel-arguments --server https://api-int.example.com:22623
 
-The output with a token is a secret: whoever reads it can get the config of the pool, with the
+The output with a token is a secret: every reader of it can get the config of the pool, with the
 credentials in it, until the token is used or expires.";
 
 /// Prints the config.

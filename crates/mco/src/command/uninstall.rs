@@ -155,8 +155,9 @@ async fn find(client: &Client, forget: bool) -> anyhow::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Returns the release of Helm that an object belongs to. Helm replaces the label of our manifests.
-fn release(metadata: &ObjectMeta) -> Option<String> {
+/// Returns the release of Helm that an object belongs to, as arguments of `helm uninstall`. Helm
+/// replaces the label of our manifests.
+pub(crate) fn release(metadata: &ObjectMeta) -> Option<String> {
     let annotations = metadata.annotations.as_ref()?;
     let name = annotations.get("meta.helm.sh/release-name")?;
     let namespace = annotations.get("meta.helm.sh/release-namespace");

@@ -56,6 +56,8 @@ mod processes;
 mod readme;
 #[cfg(test)]
 mod rights;
+#[cfg(test)]
+mod secure_metrics;
 mod seed;
 mod server;
 mod settings;

@@ -9,7 +9,7 @@ use std::{
     net::{TcpListener, TcpStream},
 };
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -318,4 +318,33 @@ async fn the_check_changes_nothing(api: &dyn ApiServer, dump: &Dump, folder: &Fo
     assert_eq!(report["build"], "v4.21.0-abc");
     assert_eq!(report["findings"][0]["effect"], "forbids");
     assert_eq!(changes(&before, &dump.objects_of(&client).await), Vec::<String>::new());
+
+    // An operator of mco that Helm has installed, which waits, is not taken for the other one.
+    for (release, expected) in [(Some("mco"), Some(0)), (None, Some(1))] {
+        create_operator(&client, release).await;
+        let (code, text, errors) = check(&[]);
+        assert_eq!(code, expected, "{text}{errors}");
+        let forbids = "forbids Deployment/machine-config-operator: it is to have 1 pods";
+        assert_eq!(text.contains(forbids), release.is_none(), "{text}");
+    }
+}
+
+/// Creates the Deployment of an operator, of a release of Helm or of no known owner.
+async fn create_operator(client: &Client, release: Option<&str>) {
+    let name = "machine-config-operator";
+    let labels = json!({"k8s-app": name});
+    let mut object = json!({"metadata": {"name": name}, "spec": {
+        "replicas": 1, "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    if let Some(release) = release {
+        object["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
+        object["metadata"]["annotations"] = json!({"meta.helm.sh/release-name": release});
+    }
+    let deployments = Api::<Deployment>::namespaced(client.clone(), label::NAMESPACE);
+    if deployments.get_opt(name).await.unwrap().is_some() {
+        deployments.delete(name, &DeleteParams::background()).await.unwrap();
+    }
+    let object = serde_json::from_value(object).unwrap();
+    deployments.create(&PostParams::default(), &object).await.unwrap();
 }

@@ -111,7 +111,7 @@ mod tests {
             (None, Some(&ours), None, Action::Apply(Force::Yes)),
             (None, Some(&ours), Some((&new, &incomplete)), Action::Hold),
             (None, Some(&ours), Some((&new, &complete)), Action::Apply(Force::Yes)),
-            // The version does not change: someone edited another member.
+            // The version does not change: another manager edited another member.
             (None, Some(&ours), Some((&old, &incomplete)), Action::Apply(Force::Yes)),
             // The first installation does not wait.
             (None, None, Some((&new, &incomplete)), Action::Apply(Force::No)),

@@ -30,7 +30,7 @@ pub(crate) struct Pods {
     pub(crate) unavailable: i32,
 }
 
-/// The version of an object that was applied. Another one means that someone changed the object.
+/// The version of an object that was applied. Another one means that another manager changed the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     uid: Option<String>,

@@ -15,8 +15,8 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
 };
 use mco_api::{
-    ClusterOperator, ContainerRuntimeConfig, KubeletConfig, MachineConfigPool,
-    MachineConfiguration, condition::PoolCondition, label,
+    ClusterOperator, ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineConfigPool,
+    MachineConfiguration, annotation, condition::PoolCondition, label,
 };
 use mco_cluster::client;
 use mco_core::{
@@ -174,7 +174,7 @@ fn extension(operator: &ClusterOperator) -> Value {
     serde_json::from_str(status.extension.as_ref().unwrap().get()).unwrap()
 }
 
-// covers: O24, O28, O29, O30, O31, O32, O33, O34, O36
+// covers: O24, O27, O28, O29, O30, O31, O32, O33, O34, O36
 async fn conditions_follow_the_pools(Clients { admin, operator }: Clients) {
     let running = Operator::start(&operator, &config("v1", "4.20.0"));
     let first = wait_for_text(&admin, "Progressing", "True : Working towards 4.20.0", &[]).await;
@@ -195,9 +195,20 @@ async fn conditions_follow_the_pools(Clients { admin, operator }: Clients) {
     running.stop().await;
 }
 
+/// Creates a rendered config with another OS image and release than those of the cluster.
+async fn put_config_with_image(admin: &Client, name: &str, annotations: Value) {
+    let spec =
+        json!({"osImageURL": "registry.test/own:1", "config": {"ignition": {"version": "3.5.0"}}});
+    let object = json!({"metadata": {"annotations": annotations}, "spec": spec});
+    put(&Api::<MachineConfig>::all(admin.clone()), name, object).await;
+}
+
 async fn first_version(admin: &Client, workers: &mut Workers) {
-    for pool in ["master", "worker"] {
+    // An OS image of the user is no failure, with the annotation of the reference and without it.
+    let overridden = json!({annotation::OS_IMAGE_URL_OVERRIDDEN.name(): "true"});
+    for (pool, annotations) in [("master", overridden), ("worker", json!({}))] {
         let name = format!("rendered-{pool}-1");
+        put_config_with_image(admin, &name, annotations).await;
         set_spec(admin, pool, json!({"configuration": {"name": name}})).await;
     }
     workers.set_all("rendered-worker-1");

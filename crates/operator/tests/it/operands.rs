@@ -94,18 +94,26 @@ async fn operands_are_created_and_repaired(cluster: &Cluster) {
 // covers: O03
 #[tokio::test]
 async fn operands_are_created_and_repaired_on_the_embedded_api_server() {
-    operands_are_created_and_repaired(&Cluster::embedded().await).await;
+    let cluster = Cluster::embedded().await;
+    cluster.create_kinds().await;
+    operands_are_repaired_and_policies_enforced(&cluster).await;
 }
 
 #[tokio::test]
 async fn operands_are_created_and_repaired_on_a_real_kube_apiserver() {
     let Some(cluster) = Cluster::real().await else { return };
-    admission::store_invalid_config(&cluster).await;
-    operands_are_created_and_repaired(&cluster).await;
-    admission::network_policies_are_protected(&cluster).await;
-    admission::pools_and_configurations_are_checked(&cluster).await;
-    admission::machine_configs_are_checked(&cluster).await;
-    admission::machine_configs_of_the_reference_are_admitted(&cluster).await;
+    operands_are_repaired_and_policies_enforced(&cluster).await;
+}
+
+async fn operands_are_repaired_and_policies_enforced(cluster: &Cluster) {
+    admission::store_invalid_config(cluster).await;
+    operands_are_created_and_repaired(cluster).await;
+    if cluster.has_network_policies() {
+        admission::network_policies_are_protected(cluster).await;
+    }
+    admission::pools_and_configurations_are_checked(cluster).await;
+    admission::machine_configs_are_checked(cluster).await;
+    admission::machine_configs_of_the_reference_are_admitted(cluster).await;
 }
 
 /// The clock is paused: the operator is idle for an hour.

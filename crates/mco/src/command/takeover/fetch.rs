@@ -20,7 +20,7 @@ use mco_operator::manifests::MANAGED_BY;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::remote;
+use crate::{command::uninstall, remote};
 
 /// Kinds that no controller of `mco` reconciles, with the paths of their objects.
 const UNSUPPORTED: [(&str, &str); 3] = [
@@ -28,9 +28,6 @@ const UNSUPPORTED: [(&str, &str); 3] = [
     ("InternalReleaseImage", "/apis/machineconfiguration.openshift.io/v1/internalreleaseimages"),
     ("CRIOCredentialProviderConfig", "/apis/config.openshift.io/v1/criocredentialproviderconfigs"),
 ];
-
-/// Annotation that Helm sets on the objects of a release.
-const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
 #[derive(Deserialize)]
 struct List<T> {
@@ -149,9 +146,8 @@ async fn workloads(
 /// chart's objects, and installs no other operator into the namespace.
 fn is_own(metadata: &ObjectMeta) -> bool {
     let label = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0));
-    let release = metadata.annotations.as_ref().and_then(|all| all.get(HELM_RELEASE));
     match label.map(String::as_str) {
-        Some("Helm") => release.is_some(),
+        Some("Helm") => uninstall::release(metadata).is_some(),
         label => label == Some(MANAGED_BY.1),
     }
 }

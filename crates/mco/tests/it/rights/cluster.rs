@@ -35,7 +35,12 @@ use mco_testkit::{
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{mco, processes::stop, workspace};
+use crate::{
+    mco,
+    processes::stop,
+    secure_metrics::{get, secure_address},
+    workspace,
+};
 
 const NODE: &str = "worker-0";
 
@@ -447,26 +452,4 @@ fn machine_config(name: &str, path: &str) -> Value {
         "spec": {"config": {"ignition": {"version": "3.5.0"},
             "storage": {"files": [{"path": path, "contents": {"source": "data:,1"}}]}}},
     })
-}
-
-/// Returns the address of the metrics over HTTPS, once the process has logged it.
-fn secure_address(process: &Process) -> Option<String> {
-    let log = process.log();
-    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let line = lines.find(|line| line["message"] == "Serving metrics over HTTPS")?;
-    line["address"].as_str().map(str::to_owned)
-}
-
-/// Returns the text of a page, or the status code of a refusal.
-async fn get(address: &str, path: &str, token: Option<&str>) -> Result<String, u16> {
-    let mut config = kube::Config::new(format!("https://{address}").parse().unwrap());
-    config.accept_invalid_certs = true;
-    config.auth_info = serde_json::from_value(json!({"token": token})).unwrap();
-    let client = Client::try_from(config).unwrap();
-    let request = http::Request::get(path).body(Vec::new()).unwrap();
-    match client.request_text(request).await {
-        Ok(text) => Ok(text),
-        Err(kube::Error::Api(status)) => Err(status.code),
-        Err(error) => panic!("{path}: {error}"),
-    }
 }

@@ -26,6 +26,7 @@ use crate::{
 on_both! {
     the_status_follows_the_platform,
     the_arbiter_has_a_pool_and_labels_are_restored,
+    conditional_policies_come_and_go,
 }
 
 /// Kinds of OpenShift, with their plurals.
@@ -184,11 +185,9 @@ async fn admitted<T>(what: &str, call: impl AsyncFn() -> kube::Result<T>) -> T {
         .unwrap_or_else(|_| panic!("{what} is not admitted"))
 }
 
-/// Policies exist only while their condition holds. The embedded API server has none.
+/// Policies exist only while their condition holds.
 // covers: O21
-#[tokio::test]
-async fn conditional_policies_come_and_go() {
-    let Some(cluster) = Cluster::real().await else { return };
+async fn conditional_policies_come_and_go(cluster: &Cluster) {
     let client = &cluster.admin;
     define(client).await;
     put_platform(client, "AWS", "HighlyAvailable").await;

@@ -13,7 +13,7 @@ use mco_api::label;
 use mco_cluster::client;
 use mco_operator::{
     Config,
-    manifests::{ObjectName, Parameters, all_operands},
+    manifests::{self, ObjectName, Parameters, all_operands},
 };
 use mco_testkit::api::{self, ApiServer as _, KubeApiServer};
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ use crate::support;
 
 pub(crate) const IMAGE: &str = "registry.test/mco:1";
 
-/// Kinds of operands that the embedded API server serves.
-const EMBEDDED: [&str; 3] = ["ServiceAccount", "Deployment", "DaemonSet"];
+/// Kind of operands that the embedded API server does not serve.
+const NOT_EMBEDDED: &str = "NetworkPolicy";
 
 /// Returns the settings of an operator that deploys processes from `image`.
 pub(crate) fn settings(image: &str) -> Config {
@@ -38,8 +38,7 @@ pub(crate) struct Cluster {
     /// Client of the operator.
     pub(crate) own: Client,
     log: Log,
-    has_all_kinds: bool,
-    _server: Option<(KubeApiServer, tempfile::TempDir)>,
+    server: Option<(KubeApiServer, tempfile::TempDir)>,
 }
 
 #[derive(Clone, Default)]
@@ -80,7 +79,7 @@ impl Cluster {
         let admin = support::cluster().await;
         let log = Log::default();
         let own = log.record(admin.clone());
-        Self { admin, own, log, has_all_kinds: false, _server: None }
+        Self { admin, own, log, server: None }
     }
 
     /// Returns a cluster of a real kube-apiserver in which `mco` was just installed. The operator has the
@@ -93,7 +92,7 @@ impl Cluster {
         let own = client::connect(Some(&account)).await.unwrap();
         let log = Log::default();
         let own = log.record(own);
-        Some(Self { admin, own, log, has_all_kinds: true, _server: Some((server, folder)) })
+        Some(Self { admin, own, log, server: Some((server, folder)) })
     }
 
     /// Returns the operands whose kinds the cluster has.
@@ -101,9 +100,8 @@ impl Cluster {
         let parameters = Parameters { release: "4.20.0".to_owned(), ..Parameters::new(IMAGE) };
         let mut operands = all_operands(&parameters);
         operands.retain(|object| {
-            let kind = object["kind"].as_str().unwrap_or_default();
-            let is_optional = object["apiVersion"] == "monitoring.coreos.com/v1";
-            if self.has_all_kinds { !is_optional } else { EMBEDDED.contains(&kind) }
+            object["apiVersion"] != "monitoring.coreos.com/v1"
+                && (self.has_network_policies() || object["kind"] != NOT_EMBEDDED)
         });
         operands
     }
@@ -156,7 +154,22 @@ impl Cluster {
 
     /// Returns true if the API server checks rights.
     pub(crate) fn has_rights(&self) -> bool {
-        self.has_all_kinds
+        self.server.is_some()
+    }
+
+    /// Returns true if the API server serves `NetworkPolicies`.
+    pub(crate) fn has_network_policies(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Creates the kinds of an installation in a cluster that does not have them.
+    pub(crate) async fn create_kinds(&self) {
+        for object in manifests::definitions() {
+            let name = ObjectName::of(&object);
+            let object = serde_json::from_value(object).unwrap();
+            let created = self.api(&name).create(&PostParams::default(), &object).await;
+            created.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
     }
 
     /// Returns the operator's writes since the last call.
