@@ -127,6 +127,9 @@ keys! {
     /// Rendered config: true if `mco` rendered the config on a cluster of another operator, and may
     /// prune it; not in the reference.
     RENDERED_BY_MCO: bool = "rendered-by-mco";
+    /// Rendered config: duration of its last completed roll-out in seconds. Written by the node
+    /// controller; not in the reference.
+    ROLLOUT_SECONDS: u64 = "rollout-seconds";
     /// Release version that a generated object belongs to.
     RELEASE_IMAGE_VERSION: String = "release-image-version";
     /// Release payload image that a generated object was read from.

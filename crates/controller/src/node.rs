@@ -7,9 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{ResourceExt as _, api::ListParams};
+use kube::{ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use mco_api::{
-    MachineConfigPool, MachineConfigPoolStatus, annotation, label, machine_config_pool, selector,
+    MachineConfig, MachineConfigPool, MachineConfigPoolStatus, annotation, label,
+    machine_config_pool, selector,
 };
 use mco_cluster::{
     Api, Note, Reporter, Shutdown,
@@ -19,6 +20,7 @@ use mco_cluster::{
     report::chain,
 };
 use mco_core::{
+    history,
     rollout::RolloutPlan,
     status::{Builder, ImageBuild, StatusContext, Streams},
 };
@@ -269,8 +271,28 @@ async fn update_status(
     if before.configuration.rendered.name != *config {
         let text = format!("Pool {name} has completed update to MachineConfig {config}");
         reporter.publish(&Note::normal(&*pool, "Completed", text)).await;
+        record_duration(context, &before, config, &now).await;
     }
     Ok(Reconciled::Done)
+}
+
+/// Records on the rendered config how long its roll-out took, for the history of the pool. A failure is
+/// only logged: the roll-out is complete without it.
+async fn record_duration(
+    context: &Context,
+    before: &MachineConfigPoolStatus,
+    config: &str,
+    now: &Time,
+) {
+    let known = context.caches.configs.get(config);
+    let created = known.as_ref().and_then(|known| known.metadata.creation_timestamp.as_ref());
+    let Some(seconds) = history::rollout_seconds(before, created, now) else { return };
+    let api = Api::<PartialObjectMeta<MachineConfig>>::all(context.client.clone());
+    let key = annotation::ROLLOUT_SECONDS.name().to_owned();
+    let changes = [(key, Some(seconds.to_string()))].into();
+    if let Err(error) = apply::patch_annotations(&api, config, &changes).await {
+        warn!(config, error = chain(&error), "Failed to record the duration of a roll-out");
+    }
 }
 
 /// Returns a merge patch that leaves exactly `after`: members that only `before` has are null.

@@ -8,7 +8,10 @@ mod undo;
 mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
-use mco_api::{MachineConfig, MachineConfigPool, condition::PoolCondition};
+use kube_core::ResourceExt as _;
+use mco_api::{
+    MachineConfig, MachineConfigPool, MachineConfigPoolStatus, annotation, condition::PoolCondition,
+};
 use serde::Serialize;
 
 pub use self::undo::{Undo, UndoError, undo};
@@ -31,9 +34,8 @@ pub struct Revision {
     pub created: Option<Time>,
     /// True if the pool has this config as its target.
     pub current: bool,
-    /// Seconds from the creation of the config until all nodes had it, if known: the cluster records the
-    /// end of the last roll-out only.
-    pub took: Option<i64>,
+    /// Seconds that its last roll-out took, if it was completed.
+    pub took: Option<u64>,
     /// Differences from the revision before, such as `+ /etc/motd`.
     pub changes: Vec<String>,
     /// MachineConfigs that were created or changed before this revision and after the one before.
@@ -70,8 +72,7 @@ pub fn of(pool: &MachineConfigPool, configs: &[MachineConfig]) -> Vec<Revision> 
             current: name == *target,
             config: name,
             created: config.metadata.creation_timestamp.clone(),
-            // A pool that returns to an earlier config has it long after its creation.
-            took: if index + 1 == rendered.len() { took(pool, config) } else { None },
+            took: annotation::ROLLOUT_SECONDS.get(config.annotations()).ok().flatten(),
             changes: before.map(|before| changes(before, config)).unwrap_or_default(),
             causes: match before {
                 Some(_) => {
@@ -85,14 +86,17 @@ pub fn of(pool: &MachineConfigPool, configs: &[MachineConfig]) -> Vec<Revision> 
     revisions
 }
 
-/// Returns the seconds from the creation of a config until all nodes of the pool had it.
-fn took(pool: &MachineConfigPool, config: &MachineConfig) -> Option<i64> {
-    let status = pool.status.as_ref()?;
-    let updated = explain::holding(&status.conditions, &PoolCondition::Updated)?;
-    let is_reached = config.metadata.name.as_ref() == Some(&status.configuration.rendered.name);
-    let Time(end) = updated.last_transition_time.as_ref().filter(|_| is_reached)?;
-    let Time(start) = config.metadata.creation_timestamp.as_ref()?;
-    Some(end.as_second() - start.as_second()).filter(|seconds| *seconds >= 0)
+/// Returns the seconds that a roll-out took which ends now: since the pool began to update, or since the
+/// config was rendered, if that was later. Returns none if the pool was not updating.
+#[must_use]
+pub fn rollout_seconds(
+    before: &MachineConfigPoolStatus,
+    created: Option<&Time>,
+    Time(now): &Time,
+) -> Option<u64> {
+    let updating = explain::holding(&before.conditions, &PoolCondition::Updating)?;
+    let Time(start) = updating.last_transition_time.as_ref().max(created)?;
+    u64::try_from(now.as_second() - start.as_second()).ok()
 }
 
 /// Returns the rendered configs of a pool, oldest first.

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{Additional, Schema};
 
-/// Fills in defaults from the root to the leaves, because a default may itself have defaults.
+/// Fills in defaults from the root to the leaves, because a default may itself have defaults. A null
+/// without a default is removed where the schema does not allow it.
 pub(crate) fn fill(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -18,17 +19,16 @@ pub(crate) fn fill(schema: &Schema, value: &mut Value) {
                         map.insert(key.clone(), default.clone());
                     }
                 }
-                if let Some(found) = map.get_mut(key) {
-                    fill(below, found);
-                }
             }
-            if let Additional::Each(each) = &schema.additional {
-                for (key, found) in map.iter_mut() {
-                    if !schema.properties.contains_key(key) {
-                        fill(each, found);
-                    }
-                }
-            }
+            map.retain(|key, found| {
+                let each = match &schema.additional {
+                    Additional::Each(each) => Some(&**each),
+                    Additional::Nothing | Additional::Anything => None,
+                };
+                let Some(below) = schema.properties.get(key).or(each) else { return true };
+                fill(below, found);
+                !found.is_null() || below.nullable
+            });
         }
         Value::Array(list) => {
             if let Some(items) = &schema.items {

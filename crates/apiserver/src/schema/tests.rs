@@ -91,9 +91,13 @@ fn defaults_have_defaults() {
     let schema = Schema::root(&spec(json!({"type": "object", "default": {}, "properties": {
         "mode": {"type": "string", "default": "A"}, "gone": {"type": "string"}}})))
     .unwrap();
-    let mut object = json!({});
-    default::fill(&schema, &mut object);
-    assert_eq!(object, json!({"spec": {"mode": "A"}}));
+    let filled = |mut object: Value| {
+        default::fill(&schema, &mut object);
+        object
+    };
+    assert_eq!(filled(json!({})), json!({"spec": {"mode": "A"}}));
+    let null = json!({"spec": {"mode": null, "gone": null}});
+    assert_eq!(filled(null), json!({"spec": {"mode": "A"}}));
 }
 
 #[test]

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_finished_once_after_its_objects() {
+    fn a_step_that_waits_is_not_added_again() {
         let pods = Arc::new(crate::resource::builtin::by_plural("pods"));
         let mut steps = Steps::default();
         for name in ["a", "b"] {
@@ -103,10 +103,11 @@ mod tests {
             steps.add(Step::FinishNamespace("n".to_owned()));
         }
         let order: Vec<String> = std::iter::from_fn(|| steps.next())
-            .map(|step| match step {
-                Step::Collect(_, key) => key.name,
-                other => format!("{other:?}"),
-            })
+            .map(
+                |step| {
+                    if let Step::Collect(_, key) = step { key.name } else { format!("{step:?}") }
+                },
+            )
             .collect();
         assert_eq!(order, ["a", "FinishNamespace(\"n\")", "b"]);
         steps.add(Step::FinishNamespace("n".to_owned()));

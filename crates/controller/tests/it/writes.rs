@@ -7,7 +7,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
 };
-use mco_api::{MachineConfigNode, MachineConfigPool, annotation, label};
+use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, annotation, label};
 use mco_cluster::Shutdown;
 use mco_testkit::{
     PATIENCE,
@@ -16,7 +16,7 @@ use mco_testkit::{
 use serde_json::json;
 
 use crate::{
-    fleet::Fleet,
+    fleet::{Fleet, is},
     leader::Controller,
     server::{Server, on_both},
 };
@@ -95,11 +95,16 @@ async fn events_are_in_the_namespace_and_name_their_component(server: Server) {
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
     let node = fleet.wait_for_start(&new).await;
+    fleet.wait_for_pool("it updates", |status| is(status, "Updating", "True")).await;
     fleet.write_daemon_state(&node, "Done", &new, "").await;
     fleet.wait_for_update(&new).await;
     for reason in ["SetDesiredConfig", "RenderedConfigGenerated", "Completed"] {
         fleet.event(reason).await;
     }
+    let key = annotation::ROLLOUT_SECONDS;
+    let has_duration =
+        |config: &MachineConfig| key.get(config.annotations()).is_ok_and(|found| found.is_some());
+    fleet.wait(&new, "has the duration of its roll-out", has_duration).await;
     let all = Api::<Event>::all(fleet.client.clone()).list(&ListParams::default()).await.unwrap();
     let ours = |event: &&Event| {
         let by = event.reporting_controller.as_deref().unwrap_or_default();

@@ -174,20 +174,29 @@ fn a_deleted_config_is_pinned_and_two_edits_are_named() {
 }
 
 #[test]
-fn the_last_roll_out_has_a_duration() {
+fn every_completed_roll_out_has_a_duration() {
     let base = source("00-base", "1", 0, 0, "installer");
     let added = source("50-motd", "1", 10, 10, "kubectl");
-    let (one, two) = (rendered(&[&base], 1), rendered(&[&base, &added], 11));
-    let mut pool = pool(&name(&two));
-    let configs = [base, added, one, two.clone()];
-    let took = |pool: &MachineConfigPool| -> Vec<Option<i64>> {
-        super::of(pool, &configs).iter().map(|revision| revision.took).collect()
+    let (mut one, two) = (rendered(&[&base], 1), rendered(&[&base, &added], 11));
+    annotation::ROLLOUT_SECONDS.set(one.annotations_mut(), &90);
+    let pool = pool(&name(&two));
+    let found = super::of(&pool, &[base, added, one, two]);
+    let took: Vec<Option<u64>> = found.iter().map(|revision| revision.took).collect();
+    assert_eq!(took, [Some(90), None]);
+}
+
+#[test]
+fn a_roll_out_starts_with_its_pool_or_its_config() {
+    let at = |second| -> Time { serde_json::from_value(time(second)).unwrap() };
+    let status = |kind: &str| -> MachineConfigPoolStatus {
+        serde_json::from_value(json!({"conditions":
+            [{"type": kind, "status": "True", "lastTransitionTime": time(10)}]}))
+        .unwrap()
     };
-    assert_eq!(took(&pool), [None, None]);
-    pool.status = serde_json::from_value(json!({
-        "configuration": {"name": name(&two)},
-        "conditions": [{"type": "Updated", "status": "True", "lastTransitionTime": time(41)}],
-    }))
-    .unwrap();
-    assert_eq!(took(&pool), [None, Some(30)]);
+    let updating = status("Updating");
+    assert_eq!(rollout_seconds(&updating, Some(&at(5)), &at(40)), Some(30), "an earlier config");
+    assert_eq!(rollout_seconds(&updating, Some(&at(25)), &at(40)), Some(15), "a second change");
+    assert_eq!(rollout_seconds(&updating, None, &at(40)), Some(30));
+    assert_eq!(rollout_seconds(&updating, None, &at(9)), None, "a clock that was set back");
+    assert_eq!(rollout_seconds(&status("Updated"), None, &at(40)), None);
 }

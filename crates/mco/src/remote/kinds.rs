@@ -161,9 +161,9 @@ impl Kinds {
     /// Returns the kind with the name `word`: plural, singular, short name or kind.
     pub(crate) fn resolve(&self, word: &str) -> anyhow::Result<&Kind> {
         let lower = word.to_lowercase();
-        let named = |name: &str| self.0.iter().find(|kind| kind.has_name(name));
+        let find = |name: &str| self.0.iter().find(|kind| kind.has_name(name));
         let short = || SHORT_NAMES.iter().find(|(short, _)| *short == lower).map(|it| it.1);
-        if let Some(kind) = named(&lower).or_else(|| named(short()?)) {
+        if let Some(kind) = find(&lower).or_else(|| find(short()?)) {
             return Ok(kind);
         }
         let names = self.0.iter().flat_map(|kind| {

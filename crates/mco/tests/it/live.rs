@@ -366,8 +366,8 @@ async fn every_line_of_the_runbook_runs(live: Live) {
         if line.ends_with(" -w") {
             let (folder, kubeconfig) = (live.folder.path("."), live.cluster.kubeconfig.clone());
             let watching = move || (watched(&folder, &kubeconfig, &line), line);
-            let ((found, text), line) = tokio::task::spawn_blocking(watching).await.unwrap();
-            assert_eq!(found, code, "{line}\n{text}");
+            let ((found, text), watch) = tokio::task::spawn_blocking(watching).await.unwrap();
+            assert_eq!(found, code, "{watch}\n{text}");
             continue;
         }
         let script = format!("PATH=\"$PWD:$PATH\"; {line}");

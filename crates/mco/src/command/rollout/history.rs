@@ -75,7 +75,7 @@ fn lines(revisions: &[Revision]) -> Vec<Vec<String>> {
     for revision in revisions {
         let mark = if revision.current { " (current)" } else { "" };
         let created = revision.created.as_ref().map(|Time(time)| format!("{time:.0}"));
-        let took = revision.took.and_then(|took| u64::try_from(took).ok()).map(HumanDuration);
+        let took = revision.took.map(HumanDuration);
         lines.push(vec![
             format!("{}{mark}", revision.number),
             revision.config.clone(),

@@ -147,7 +147,8 @@ async fn watched(client: &Client, size: &Size) -> anyhow::Result<f64> {
         send(client, Method::POST, MAPS, "application/json", &map).await
     };
     let first: Value = serde_json::from_slice(&read(create(0).await?).await?)?;
-    let version = first["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let version = first.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    let version = version.context("the answer has no version")?;
     let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
     let watch = &watch;
     let open = (0..size.watchers).map(|_| send(client, Method::GET, watch, "", &Value::Null));
@@ -171,7 +172,7 @@ async fn count_lines(response: Response<Body>, count: usize) -> anyhow::Result<(
     while lines < count {
         let frame = body.frame().await.context("a watch ended before its last event")??;
         let data = frame.into_data().unwrap_or_default();
-        lines += data.iter().filter(|byte| **byte == b'\n').count();
+        lines += data.split(|byte| *byte == b'\n').count() - 1;
     }
     Ok(())
 }
