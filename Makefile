@@ -20,6 +20,9 @@ ifdef CI
 export CARGO_INCREMENTAL := 0
 endif
 
+# Tests interrupt programs with SIGINT, which the processes of a background job ignore.
+INTERRUPTIBLE := $(shell env --default-signal=INT true 2>/dev/null && echo env --default-signal=INT)
+
 .PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc build-tests unit oracle soak gen bench bench-api bench-fleet fuzz dist image release lab lab-enter lab-down
 
 help: ## List the targets
@@ -60,7 +63,7 @@ build-tests: ## Build all test programs, and the programs that the checks run
 	$(CARGO) test --workspace --lib --bins --tests --no-run --quiet
 
 unit: build-tests ## Run all tests of all crates
-	@$(TARGET)/debug/xtask test
+	@$(INTERRUPTIBLE) $(TARGET)/debug/xtask test
 
 oracle: build-tests ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
 	@$(TARGET)/debug/oracle "$(MCO_ORACLE_DIR)"

@@ -46,7 +46,7 @@ const EXAMPLES: &str = "\
 Examples:
   mco apiserver --dir /tmp/api --listen 127.0.0.1:0
   mco apiserver --dir /tmp/api --authorization roles
-  mco -v apiserver --dir /tmp/api               log every request, without its body
+  mco apiserver --dir /tmp/api --verbose
   kubectl --kubeconfig /tmp/api/kubeconfig get nodes";
 
 /// Serves until SIGTERM or SIGINT.

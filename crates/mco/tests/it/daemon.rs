@@ -133,7 +133,7 @@ async fn a_node_is_told_to_abandon_its_update() {
     assert_eq!(annotations["other"], "kept");
     let (code, out, err) = recover("worker-1");
     assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert!(err.contains("worker-1") && err.contains("not found"), "{err}");
+    assert!(err.contains("unknown node \"worker-1\"") && err.contains("worker-0"), "{err}");
 }
 
 #[test]
