@@ -114,17 +114,29 @@ impl Server {
             object::set_meta(&mut value, "deletionTimestamp", now);
             object::map_mut(object::map_of(&mut value), "status")
                 .insert("phase".into(), "Terminating".into());
-            if dry {
-                return Ok(Arc::new(stamped(value, old.version)));
-            }
-            let (collection, put) = (builtin::NAMESPACES.into(), Put::Keep(value));
-            let write = Write { collection, key: key.clone(), expect: Some(old.version), put };
-            left = self.store.commit(write).await?;
+            left = self.mark(builtin::NAMESPACES, key, old.version, value, dry).await?;
         }
         if !dry {
             self.empty_namespace(&key.name, steps);
         }
         Ok(left)
+    }
+
+    /// Writes an object that is marked as being deleted, unless the request is a dry run.
+    async fn mark(
+        &self,
+        collection: &str,
+        key: &Key,
+        version: u64,
+        value: Value,
+        dry: bool,
+    ) -> Result<Arc<Object>, WriteError> {
+        if dry {
+            return Ok(Arc::new(stamped(value, version)));
+        }
+        let (collection, put) = (collection.into(), Put::Keep(value));
+        let write = Write { collection, key: key.clone(), expect: Some(version), put };
+        self.store.commit(write).await
     }
 
     /// Adds the deletion of the content of a namespace that is being deleted, then of the namespace.
@@ -216,12 +228,7 @@ impl Server {
                     "message": "CustomResourceDefinition marked for deletion; CustomResource \
                         deletion will begin soon"}));
             }
-            if dry {
-                return Ok(Arc::new(stamped(value, old.version)));
-            }
-            let (collection, put) = (builtin::CRDS.into(), Put::Keep(value));
-            let write = Write { collection, key: key.clone(), expect: Some(old.version), put };
-            left = self.store.commit(write).await?;
+            left = self.mark(builtin::CRDS, key, old.version, value, dry).await?;
         }
         if !dry {
             self.delete_instances(&key.name, steps);
