@@ -59,7 +59,7 @@ pub(super) fn fill(progress: &mut NodeProgress, pool: &str, member: &Member<'_>)
             (reason.to_owned(), explain::remedy(view, Some(pool)), true)
         }
         Phase::Unknown => (
-            "the first report of its daemon".to_owned(),
+            "the first report of the daemon".to_owned(),
             "check that the daemon runs on the node: `mco doctor`".to_owned(),
             true,
         ),

@@ -139,7 +139,7 @@ fn each_phase_names_what_the_node_waits_for() {
         (working("n", &drained), Phase::Applying, Some("its daemon, which applies the config")),
         (down, Phase::Rebooting, Some("its kubelet")),
         (working("n", &back), Phase::Uncordoning, Some("the controller, which uncordons it")),
-        (silent, Phase::Unknown, Some("the first report of its daemon")),
+        (silent, Phase::Unknown, Some("the first report of the daemon")),
     ];
     for (node, phase, waits_for) in rows {
         let progress = progress(&pool("worker", &json!({})), &[node]);
