@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::{failure::Failure, schema::prune::join, types::proto};
+use crate::{failure::Failure, field_path::FieldPath, types::proto};
 
 /// A decoded body.
 #[derive(Debug, PartialEq)]
@@ -62,7 +62,7 @@ const SNIPPET: usize = 30;
 fn json(bytes: &[u8]) -> Result<Decoded, String> {
     let mut duplicates = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let read = Node { path: "", duplicates: &mut duplicates }.deserialize(&mut reader);
+    let read = Node { path: FieldPath::Root, duplicates: &mut duplicates }.deserialize(&mut reader);
     let value = read.and_then(|value| reader.end().map(|()| value)).map_err(|error| {
         format!("couldn't get version/kind; json parse error: {}", explained(bytes, &error))
     })?;
@@ -130,7 +130,7 @@ pub(crate) fn explained(bytes: &[u8], error: &serde_json::Error) -> String {
 
 /// Reads one value and notes the fields that are given twice.
 struct Node<'a> {
-    path: &'a str,
+    path: FieldPath<'a>,
     duplicates: &'a mut Vec<String>,
 }
 
@@ -180,8 +180,8 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
         loop {
-            let path = format!("{}[{}]", self.path, out.len());
-            let node = Node { path: &path, duplicates: &mut *self.duplicates };
+            let path = self.path.index(out.len());
+            let node = Node { path, duplicates: &mut *self.duplicates };
             match list.next_element_seed(node)? {
                 Some(item) => out.push(item),
                 None => return Ok(Value::Array(out)),
@@ -192,12 +192,13 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut out = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let path = join(self.path, &key);
-            let node = Node { path: &path, duplicates: &mut *self.duplicates };
+            let path = self.path.key(&key);
+            let node = Node { path, duplicates: &mut *self.duplicates };
             let value = map.next_value_seed(node)?;
-            if out.insert(key, value).is_some() {
-                self.duplicates.push(path);
+            if out.contains_key(&key) {
+                self.duplicates.push(path.to_string());
             }
+            out.insert(key, value);
         }
         Ok(Value::Object(out))
     }

@@ -48,10 +48,12 @@ pub(crate) fn native(resource: &Resource, stored: &Bytes) -> Option<Bytes> {
     if resource.form != Form::Same {
         return None;
     }
+    let Resource { group, version, kind, .. } = resource;
+    let slash = if group.is_empty() { "" } else { "/" };
     // The keys of a stored object are sorted, so that these two come first.
-    let head =
-        format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", resource.api_version(), resource.kind);
-    stored.starts_with(head.as_bytes()).then(|| stored.slice(head.len()..))
+    let head = ["{\"apiVersion\":\"", group, slash, version, "\",\"kind\":\"", kind, "\","];
+    let rest = head.iter().try_fold(&**stored, |rest, part| rest.strip_prefix(part.as_bytes()))?;
+    Some(stored.slice_ref(rest))
 }
 
 /// Converts an object of `resource` to its stored form.

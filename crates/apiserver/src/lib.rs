@@ -11,6 +11,7 @@ mod budget;
 mod clock;
 mod discovery;
 mod failure;
+mod field_path;
 mod form;
 mod kubelets;
 mod listen;

@@ -73,11 +73,10 @@ pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<Review> {
 
 /// Brings a question into the form of its kind. Fails on values of the wrong type.
 pub(crate) fn read(review: Review, question: &Value) -> Result<Value, String> {
-    let found = types::of_kind(review.group, "v1", review.kind);
-    let mut read = match found {
-        Some(found) => canonical::read(found, question)?.object,
-        None => question.clone(),
-    };
+    let mut read = question.clone();
+    if let Some(found) = types::of_kind(review.group, "v1", review.kind) {
+        canonical::read(found, &mut read)?;
+    }
     let map = object::map_of(&mut read);
     map.insert("kind".into(), review.kind.into());
     map.insert("apiVersion".into(), format!("{}/v1", review.group).into());

@@ -7,9 +7,13 @@ pub(crate) mod canonical;
 pub(crate) mod merge;
 pub(crate) mod proto;
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::BTreeMap,
+    sync::{LazyLock, OnceLock},
+};
 
 use merge::Merge;
+use serde_json::Value;
 
 const TABLE: &str = include_str!("types/table.txt");
 
@@ -34,10 +38,50 @@ pub(crate) enum Type {
     Map(Box<Type>),
     Pointer(Box<Type>),
     /// A type of the table.
-    Named(&'static str),
+    Named(Name),
 }
 
-/// A type of the table.
+/// The name of a type of the table. The type is looked up once.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    text: &'static str,
+    found: OnceLock<Option<&'static Definition>>,
+}
+
+impl Name {
+    const fn new(text: &'static str) -> Self {
+        Self { text, found: OnceLock::new() }
+    }
+
+    pub(crate) fn text(&self) -> &'static str {
+        self.text
+    }
+
+    fn definition(&self) -> Option<&'static Definition> {
+        *self.found.get_or_init(|| TYPES.get(self.text))
+    }
+
+    /// Returns the type, if it has fields.
+    pub(crate) fn structure(&self) -> Option<&'static Struct> {
+        match self.definition()? {
+            Definition::Struct(found) => Some(found),
+            Definition::Alias(..) => None,
+        }
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Name {}
+
+/// The type of all metadata.
+pub(crate) static METADATA: Type = Type::Named(Name::new("meta.v1.ObjectMeta"));
+
+/// An entry of the table.
 #[derive(Debug)]
 enum Definition {
     /// Another name of a type, and the values of an enum.
@@ -52,6 +96,8 @@ pub(crate) struct Struct {
     pub(crate) fields: Vec<Field>,
     /// True if an apply owns and replaces values of the type as a whole.
     pub(crate) is_atomic: bool,
+    /// The fields that JSON always contains, with their values where they are absent.
+    constant: OnceLock<Vec<(&'static str, Value)>>,
 }
 
 /// A field of a type.
@@ -83,8 +129,8 @@ pub(crate) struct Published {
 
 impl Struct {
     /// Returns the field with this JSON name.
-    pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
-        struct_of(self.name)?.fields.iter().find_map(|field| {
+    pub(crate) fn field(&'static self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find_map(|field| {
             if field.name == name {
                 return Some(field);
             }
@@ -118,7 +164,7 @@ pub(crate) fn resolved(kind: &'static Type) -> &'static Type {
         return resolved(below);
     }
     if let Type::Named(name) = kind
-        && let Some(Definition::Alias(below, _)) = TYPES.get(name)
+        && let Some(Definition::Alias(below, _)) = name.definition()
     {
         return resolved(below);
     }
@@ -131,7 +177,7 @@ pub(crate) fn values(kind: &'static Type) -> &'static [String] {
         return values(below);
     }
     if let Type::Named(name) = kind
-        && let Some(Definition::Alias(_, values)) = TYPES.get(name)
+        && let Some(Definition::Alias(_, values)) = name.definition()
     {
         return values;
     }
@@ -144,7 +190,7 @@ pub(crate) fn inner(kind: &'static Type) -> Option<&'static Struct> {
     if let Type::List(below) | Type::Map(below) = kind {
         return inner(below);
     }
-    if let Type::Named(name) = kind { struct_of(name) } else { None }
+    if let Type::Named(name) = kind { name.structure() } else { None }
 }
 
 fn parse(table: &'static str) -> BTreeMap<&'static str, Definition> {
@@ -161,7 +207,8 @@ fn parse(table: &'static str) -> BTreeMap<&'static str, Definition> {
             ["type", found] | ["type", found, "atomic"] => {
                 name = found;
                 let is_atomic = words.len() > 2;
-                let found = Struct { name, fields: Vec::new(), is_atomic };
+                let constant = OnceLock::new();
+                let found = Struct { name, fields: Vec::new(), is_atomic, constant };
                 types.insert(name, Definition::Struct(found));
             }
             [field, number, kind, marks @ ..] => {
@@ -214,7 +261,7 @@ fn kind_of(text: &'static str) -> Type {
         "time" => Type::Time,
         "microtime" => Type::MicroTime,
         "raw" | "fields" => Type::Raw,
-        name => Type::Named(name),
+        name => Type::Named(Name::new(name)),
     }
 }
 
@@ -245,7 +292,8 @@ mod tests {
                     kind = resolved(below);
                 }
                 if let Type::Named(name) = kind {
-                    assert!(struct_of(name).is_some(), "{}.{}: {name}", found.name, field.name);
+                    let text = name.text();
+                    assert!(name.structure().is_some(), "{}.{}: {text}", found.name, field.name);
                 }
             }
         }

@@ -16,10 +16,8 @@ use crate::{
 /// are dropped. Fails on values of the wrong type.
 pub(super) fn check(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
     if resource.custom {
-        let metadata = object.get("metadata").unwrap_or(&Value::Null);
-        let read = canonical::read_metadata(metadata)?;
-        object::map_of(object).insert("metadata".into(), read.object);
-        return Ok(read.unknown);
+        let metadata = object::map_of(object).entry("metadata").or_insert(Value::Null);
+        return canonical::read_metadata(metadata);
     }
     if resource.kind == "CustomResourceDefinition" {
         return definition(object).map_err(|error| error.to_string());
@@ -28,9 +26,7 @@ pub(super) fn check(resource: &Resource, object: &mut Value) -> Result<Vec<Strin
     let Some(found) = types::of_kind(group, &resource.version, &resource.kind) else {
         return Ok(Vec::new());
     };
-    let read = canonical::read(found, object)?;
-    *object = read.object;
-    Ok(read.unknown)
+    canonical::read(found, object)
 }
 
 /// Drops the unknown fields of a definition.

@@ -216,7 +216,7 @@ fn schema(kind: &'static Type, schemas: &mut Schemas) -> Value {
             json!({"type": "object", "additionalProperties": element(below, schemas)})
         }
         Type::Pointer(below) => schema(below, schemas),
-        Type::Named(name) => match types::struct_of(name) {
+        Type::Named(name) => match name.structure() {
             Some(found) => reference(&add_struct(found, schemas)),
             None => json!({}),
         },
@@ -238,7 +238,7 @@ fn element(kind: &'static Type, schemas: &mut Schemas) -> Value {
 /// Returns the value of a field that is not given, if it is always set.
 fn zero(kind: &'static Type, omits_empty: bool) -> Option<Value> {
     if let Type::Named(name) = kind
-        && let Some(found) = types::struct_of(name)
+        && let Some(found) = name.structure()
     {
         let is_any = found.fields.is_empty() && !found.name.ends_with("Status");
         return (!is_any).then(|| json!({}));

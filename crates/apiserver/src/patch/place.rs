@@ -8,11 +8,8 @@ use super::fields::Step;
 use crate::{
     resource::{Form, Resource},
     schema::{Additional, ListType, Schema},
-    types::{self, Type, merge::Merge},
+    types::{self, METADATA, Type, merge::Merge},
 };
-
-/// The type of all metadata.
-static METADATA: Type = Type::Named("meta.v1.ObjectMeta");
 
 static ATOMIC: ListType = ListType::Atomic;
 
@@ -35,7 +32,7 @@ pub(crate) enum Place<'a> {
 
 /// Returns the fields of a type, if it has any.
 fn structure(kind: &'static Type) -> Option<&'static types::Struct> {
-    if let Type::Named(name) = types::resolved(kind) { types::struct_of(name) } else { None }
+    if let Type::Named(name) = types::resolved(kind) { name.structure() } else { None }
 }
 
 /// The way in which a value is owned and merged.
@@ -178,9 +175,7 @@ impl<'a> Place<'a> {
     /// of the kind has.
     pub(crate) fn empty(self) -> Value {
         match self {
-            Self::Object(found) => types::canonical::read(found, &Value::Object(Map::new()))
-                .map(|read| read.object)
-                .unwrap_or_default(),
+            Self::Object(found) => types::canonical::empty(found),
             Self::Plain => serde_json::json!({"metadata": {}, "spec": {"names": {}}, "status": {}}),
             Self::Typed(..) | Self::Root(_) | Self::Custom(_) | Self::Unknown => {
                 Value::Object(Map::new())

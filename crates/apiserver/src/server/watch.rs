@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::stream;
 use http::{HeaderValue, Response, header};
 use http_body::Frame;
@@ -23,6 +23,9 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum duration of a watch, also the default. The client then resumes it.
 const MAX_DURATION: Duration = Duration::from_hours(1);
 
+/// Size of the events that are sent together.
+const BATCH: usize = 32 * 1024;
+
 /// The watch of one client.
 struct Watcher {
     server: Arc<Server>,
@@ -30,7 +33,10 @@ struct Watcher {
     selector: Selector,
     /// The last version that this watch has sent or skipped.
     seen: u64,
+    /// Bytes to send.
     ready: VecDeque<Bytes>,
+    /// Bytes to send after them, which more events may follow.
+    batch: BytesMut,
     signal: watch::Receiver<u64>,
     bookmark_at: Instant,
     end_at: Instant,
@@ -64,6 +70,7 @@ impl Server {
             selector,
             seen: asked,
             ready: VecDeque::new(),
+            batch: BytesMut::new(),
             bookmark_at: now + BOOKMARK_INTERVAL,
             end_at: now + lasts,
             ended: false,
@@ -103,15 +110,18 @@ impl Watcher {
     /// Returns the next bytes of the stream. `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(line) = self.ready.pop_front() {
-                return Some(line);
+            if let Some(next) = self.ready.pop_front() {
+                return Some(next);
+            }
+            if !self.batch.is_empty() {
+                return Some(self.batch.split().freeze());
             }
             if self.ended {
                 return None;
             }
             self.signal.mark_unchanged();
             self.read_log();
-            if !self.ready.is_empty() || self.ended {
+            if !self.ready.is_empty() || !self.batch.is_empty() || self.ended {
                 continue;
             }
             tokio::select! {
@@ -177,9 +187,18 @@ impl Watcher {
         }
     }
 
-    /// Queues an event in three pieces, so that all watches share the object's text.
+    /// Queues an event. All watches share the text of a large object; small ones are sent together.
     fn push(&mut self, kind: EventKind, object: Bytes) {
-        self.ready.extend([kind.head(), object, Bytes::from_static(b"}\n")]);
+        self.batch.put_slice(kind.head());
+        if object.len() < BATCH {
+            self.batch.put_slice(&object);
+        } else {
+            self.ready.extend([self.batch.split().freeze(), object]);
+        }
+        self.batch.put_slice(b"}\n");
+        if self.batch.len() >= BATCH {
+            self.ready.push_back(self.batch.split().freeze());
+        }
     }
 
     fn send(&mut self, kind: EventKind, object: &Object) {
@@ -227,13 +246,13 @@ enum EventKind {
 
 impl EventKind {
     /// Returns the event's text up to the object.
-    fn head(self) -> Bytes {
-        Bytes::from_static(match self {
+    fn head(self) -> &'static [u8] {
+        match self {
             Self::Added => b"{\"type\":\"ADDED\",\"object\":",
             Self::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
             Self::Deleted => b"{\"type\":\"DELETED\",\"object\":",
             Self::Bookmark => b"{\"type\":\"BOOKMARK\",\"object\":",
             Self::Error => b"{\"type\":\"ERROR\",\"object\":",
-        })
+        }
     }
 }

@@ -70,7 +70,8 @@ impl Server {
         self.check_grant(call, &new, None)?;
         let generated = object::name(&new).is_empty();
         for _ in 0..MAX_ATTEMPTS {
-            let new = form::stored(resource, new.clone());
+            let new = if generated { new.clone() } else { std::mem::take(&mut new) };
+            let new = form::stored(resource, new);
             let own = |object: &mut Value| {
                 if let Owners::Record(subresource) = owners {
                     let manager = self.manager(call, Part::Main, subresource);

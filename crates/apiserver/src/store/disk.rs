@@ -25,6 +25,9 @@ const SEPARATOR: char = '\0';
 /// Maximum number of writes per flush. Bounds the time that the first of them waits.
 const MAX_BATCH: usize = 256;
 
+/// Size of the database's cache. All objects are in memory, so that writes alone read pages.
+const CACHE: usize = 16 * 1024 * 1024;
+
 /// An error that prevents the database from being opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
@@ -43,7 +46,9 @@ pub(super) type LoadedObject = (Arc<str>, Key, Object);
 pub(super) fn load(path: &Path) -> Result<(Database, u64, Vec<LoadedObject>), OpenError> {
     let failed =
         |source: redb::Error| OpenError::Open { path: path.to_owned(), source: Box::new(source) };
-    let database = Database::create(path).map_err(|error| failed(error.into()))?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE);
+    let database = builder.create(path).map_err(|error| failed(error.into()))?;
     let (version, raw) = read_all(&database).map_err(failed)?;
     let mut objects = Vec::with_capacity(raw.len());
     for (place, bytes) in raw {

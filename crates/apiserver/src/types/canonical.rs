@@ -6,41 +6,35 @@ use jiff::Timestamp;
 use mco_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
-use super::{Field, Struct, Type, inner, resolved, struct_of};
-use crate::schema::prune::join;
+use super::{Field, METADATA, Struct, Type, inner, resolved};
+use crate::field_path::FieldPath;
 
-/// An object as Kubernetes writes it.
-#[derive(Debug)]
-pub(crate) struct Canonical {
-    pub(crate) object: Value,
-    /// Paths of the fields that the type does not have.
-    pub(crate) unknown: Vec<String>,
+/// Brings an object of the type `found` into the form in which Kubernetes writes it, and returns the
+/// paths of its unknown fields, which are dropped. Fails with the message of kube-apiserver if a value
+/// has the wrong type.
+pub(crate) fn read(found: &'static Struct, object: &mut Value) -> Result<Vec<String>, String> {
+    let mut reader = Reader::new(found);
+    reader.structure(found, object, FieldPath::Root)?;
+    Ok(reader.unknown)
 }
 
-/// Reads an object of the type `found`. Fails with the message of kube-apiserver if a value has the
-/// wrong type.
-pub(crate) fn read(found: &'static Struct, object: &Value) -> Result<Canonical, String> {
-    let mut reader = Reader { unknown: Vec::new(), fields: Vec::new(), owner: found.name };
-    let object = reader.structure(found, object, "")?;
-    Ok(Canonical { object, unknown: reader.unknown })
-}
-
-/// Reads the metadata of a custom object.
-pub(crate) fn read_metadata(metadata: &Value) -> Result<Canonical, String> {
-    let mut reader =
-        Reader { unknown: Vec::new(), fields: Vec::new(), owner: "meta.v1.ObjectMeta" };
-    let Some(found) = struct_of("meta.v1.ObjectMeta") else {
-        return Ok(Canonical { object: metadata.clone(), unknown: Vec::new() });
-    };
+/// Brings the metadata of a custom object into that form.
+pub(crate) fn read_metadata(metadata: &mut Value) -> Result<Vec<String>, String> {
+    let Some(found) = inner(&METADATA) else { return Ok(Vec::new()) };
+    let mut reader = Reader::new(found);
     if !metadata.is_object() && !metadata.is_null() {
         return Err(reader.mismatch(metadata, &METADATA));
     }
-    let object = reader.structure(found, metadata, "metadata")?;
-    Ok(Canonical { object, unknown: reader.unknown })
+    reader.structure(found, metadata, FieldPath::Root.key("metadata"))?;
+    Ok(reader.unknown)
 }
 
-/// The type of all metadata.
-static METADATA: Type = Type::Named("meta.v1.ObjectMeta");
+/// Returns an object of the type without any field but those that JSON always contains.
+pub(crate) fn empty(found: &'static Struct) -> Value {
+    let mut out = Map::new();
+    fill(found, &mut out);
+    Value::Object(out)
+}
 
 struct Reader {
     unknown: Vec<String>,
@@ -51,6 +45,10 @@ struct Reader {
 }
 
 impl Reader {
+    fn new(found: &'static Struct) -> Self {
+        Self { unknown: Vec::new(), fields: Vec::new(), owner: found.name }
+    }
+
     fn mismatch(&self, value: &Value, kind: &'static Type) -> String {
         let owner = self.owner.rsplit('.').next().unwrap_or_default();
         let place = if self.fields.is_empty() {
@@ -64,96 +62,112 @@ impl Reader {
     fn structure(
         &mut self,
         found: &'static Struct,
-        value: &Value,
-        path: &str,
-    ) -> Result<Value, String> {
-        let empty = Map::new();
+        value: &mut Value,
+        path: FieldPath<'_>,
+    ) -> Result<(), String> {
         // Go leaves the zero value in place of null.
-        let map = value.as_object().unwrap_or(&empty);
+        let map = crate::object::map_of(value);
         let owner = std::mem::replace(&mut self.owner, found.name);
-        let mut out = Map::new();
-        for (key, below) in map {
+        let mut failed = None;
+        map.retain(|key, below| {
+            if failed.is_some() {
+                return true;
+            }
             let Some(field) = found.field(key) else {
-                self.unknown.push(join(path, key));
-                continue;
+                self.unknown.push(path.key(key).to_string());
+                return false;
             };
             self.fields.push(field.name);
-            let mut value = self.value(&field.kind, below, &join(path, key))?;
+            failed = self.value(&field.kind, below, path.key(key)).err();
             self.fields.pop();
             // Storage does not tell an empty list from an absent one.
-            if value == json!([]) {
-                value = Value::Null;
+            if below.as_array().is_some_and(Vec::is_empty) {
+                *below = Value::Null;
             }
-            if !(is_left_out(field, &value)) {
-                out.insert(key.clone(), value);
-            }
-        }
+            !is_left_out(field, below)
+        });
         self.owner = owner;
-        fill(found, &mut out);
-        Ok(Value::Object(out))
+        fill(found, map);
+        failed.map_or(Ok(()), Err)
     }
 
-    fn value(&mut self, kind: &'static Type, value: &Value, path: &str) -> Result<Value, String> {
+    fn value(
+        &mut self,
+        kind: &'static Type,
+        value: &mut Value,
+        path: FieldPath<'_>,
+    ) -> Result<(), String> {
         if value.is_null() {
-            return Ok(zero(kind));
+            *value = zero(kind);
+            return Ok(());
         }
-        let declared = if let Type::Pointer(below) = kind { below } else { kind };
-        let wrong = |reader: &Self| Err(reader.mismatch(value, declared));
-        match (resolved(kind), value) {
+        match (resolved(kind), &mut *value) {
             (Type::Text | Type::IntOrString, Value::String(_))
             | (Type::Bool, Value::Bool(_))
             | (Type::Float, Value::Number(_))
-            | (Type::Raw, _) => Ok(value.clone()),
-            (Type::Int(name), Value::Number(number)) if fits(name, number) => Ok(value.clone()),
-            (Type::Bytes, Value::String(text)) => bytes(text),
-            (Type::Quantity, Value::String(text)) => quantity(text),
-            (Type::Quantity, Value::Number(number)) => quantity(&number.to_string()),
-            (Type::IntOrString, Value::Number(number)) if fits("int32", number) => {
-                Ok(value.clone())
+            | (Type::Raw, _) => {}
+            (Type::Int(name), Value::Number(number)) if fits(name, number) => {}
+            (Type::IntOrString, Value::Number(number)) if fits("int32", number) => {}
+            (Type::Bytes, Value::String(text)) => check_bytes(text)?,
+            (Type::Quantity, Value::String(text)) => *text = quantity(text)?,
+            (Type::Quantity, Value::Number(number)) => {
+                *value = Value::String(quantity(&number.to_string())?);
             }
-            (Type::Time, Value::String(text)) => time(text, false),
-            (Type::MicroTime, Value::String(text)) => time(text, true),
+            (Type::Time, Value::String(text)) => *text = time(text, false)?,
+            (Type::MicroTime, Value::String(text)) => *text = time(text, true)?,
             (Type::List(below), Value::Array(items)) => {
-                let mut out = Vec::with_capacity(items.len());
-                for (at, item) in items.iter().enumerate() {
-                    out.push(self.value(below, item, &format!("{path}[{at}]"))?);
+                for (at, item) in items.iter_mut().enumerate() {
+                    self.value(below, item, path.index(at))?;
                 }
-                Ok(Value::Array(out))
             }
             (Type::Map(below), Value::Object(map)) => {
-                let mut out = Map::new();
-                for (key, value) in map {
-                    let mut value = self.value(below, value, &join(path, key))?;
-                    if value.is_null() && **below == Type::Bytes {
-                        value = json!("");
+                for (key, value) in map.iter_mut() {
+                    self.value(below, value, path.key(key))?;
+                    if value.is_null() && matches!(**below, Type::Bytes) {
+                        *value = json!("");
                     }
-                    out.insert(key.clone(), value);
                 }
-                Ok(Value::Object(out))
             }
-            (Type::Named(name), Value::Object(_)) => match struct_of(name) {
-                Some(found) => self.structure(found, value, path),
-                None => Ok(value.clone()),
-            },
-            _ => wrong(self),
+            (Type::Named(name), Value::Object(_)) => {
+                if let Some(found) = name.structure() {
+                    self.structure(found, value, path)?;
+                }
+            }
+            _ => {
+                let declared = if let Type::Pointer(below) = kind { below } else { kind };
+                return Err(self.mismatch(value, declared));
+            }
         }
+        Ok(())
     }
 }
 
 /// Adds the fields that JSON always contains.
 fn fill(found: &'static Struct, out: &mut Map<String, Value>) {
-    for field in &found.fields {
-        if field.name.is_empty() {
-            if let Some(inline) = inner(&field.kind).filter(|one| one.name != "meta.v1.TypeMeta") {
-                fill(inline, out);
-            }
-            continue;
-        }
-        let zero = zero(&field.kind);
-        if !out.contains_key(field.name) && !is_left_out(field, &zero) {
-            out.insert(field.name.to_owned(), zero);
+    for (name, zero) in constant(found) {
+        if !out.contains_key(*name) {
+            out.insert((*name).to_owned(), zero.clone());
         }
     }
+}
+
+/// Returns the fields that JSON always contains, with their values where they are absent.
+fn constant(found: &'static Struct) -> &'static [(&'static str, Value)] {
+    found.constant.get_or_init(|| {
+        let mut out = Vec::new();
+        for field in &found.fields {
+            if field.name.is_empty() {
+                let inline = inner(&field.kind).filter(|one| one.name != "meta.v1.TypeMeta");
+                out.extend(inline.into_iter().flat_map(constant).cloned());
+                continue;
+            }
+            let zero = zero(&field.kind);
+            if !is_left_out(field, &zero) {
+                out.push((field.name, zero));
+            }
+        }
+        out
+    })
 }
 
 /// Returns the value of an absent field.
@@ -166,13 +180,7 @@ fn zero(kind: &'static Type) -> Value {
         Type::Bool => json!(false),
         Type::Int(_) | Type::Float | Type::IntOrString => json!(0),
         Type::Quantity => json!("0"),
-        Type::Named(name) => {
-            let mut out = Map::new();
-            if let Some(found) = struct_of(name) {
-                fill(found, &mut out);
-            }
-            Value::Object(out)
-        }
+        Type::Named(name) => name.structure().map_or_else(|| json!({}), empty),
         Type::Bytes
         | Type::Time
         | Type::MicroTime
@@ -219,14 +227,14 @@ fn fits(name: &str, number: &serde_json::Number) -> bool {
 }
 
 /// Returns a quantity in the form that Kubernetes writes.
-fn quantity(text: &str) -> Result<Value, String> {
+fn quantity(text: &str) -> Result<String, String> {
     let read = Quantity::parse(text).map_err(|error| error.to_string())?;
-    Ok(Value::String(read.to_string()))
+    Ok(read.to_string())
 }
 
-fn bytes(text: &str) -> Result<Value, String> {
+fn check_bytes(text: &str) -> Result<(), String> {
     match STANDARD.decode(text) {
-        Ok(_) => Ok(Value::String(text.to_owned())),
+        Ok(_) => Ok(()),
         Err(error) => {
             let at = if let base64::DecodeError::InvalidByte(at, _) = error {
                 at
@@ -238,7 +246,7 @@ fn bytes(text: &str) -> Result<Value, String> {
     }
 }
 
-fn time(text: &str, is_precise: bool) -> Result<Value, String> {
+fn time(text: &str, is_precise: bool) -> Result<String, String> {
     let Ok(time) = text.parse::<Timestamp>() else {
         let layout = if is_precise {
             "2006-01-02T15:04:05.000000Z07:00"
@@ -250,7 +258,7 @@ fn time(text: &str, is_precise: bool) -> Result<Value, String> {
         ));
     };
     let layout = if is_precise { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
-    Ok(Value::String(time.strftime(layout).to_string()))
+    Ok(time.strftime(layout).to_string())
 }
 
 /// Returns the type of a JSON value, as Go's errors spell it.
@@ -281,29 +289,28 @@ fn go_name(kind: &'static Type) -> String {
         Type::Map(below) => format!("map[string]{}", go_name(below)),
         Type::Pointer(below) => format!("*{}", go_name(below)),
         Type::Named(name) => {
-            let name = name.split_once('.').map_or(*name, |(_, rest)| rest);
-            name.to_owned()
+            let name = name.text();
+            name.split_once('.').map_or(name, |(_, rest)| rest).to_owned()
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::struct_of, *};
 
-    fn pod(object: &Value) -> Result<Canonical, String> {
+    fn pod(object: &mut Value) -> Result<Vec<String>, String> {
         read(struct_of("core.v1.Pod").unwrap(), object)
     }
 
     #[test]
     fn objects_are_written_as_kubernetes_does() {
-        let object = json!({"metadata": {"name": "p", "labels": {}}, "spec": {"hostNetwork": false,
+        let mut object = json!({"metadata": {"name": "p", "labels": {}}, "spec": {"hostNetwork": false,
             "nodeName": null, "x": 1, "containers": [{"name": "c", "y": 1,
             "resources": {"requests": {"cpu": 1, "memory": "1024Mi"}}}]}});
-        let read = pod(&object).unwrap();
-        assert_eq!(read.unknown, ["spec.containers[0].y", "spec.x"]);
+        assert_eq!(pod(&mut object).unwrap(), ["spec.containers[0].y", "spec.x"]);
         assert_eq!(
-            read.object,
+            object,
             json!({"metadata": {"name": "p"}, "status": {}, "spec": {"containers": [{"name": "c",
                 "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}})
         );
@@ -311,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_value_of_the_wrong_type_is_named_by_its_field() {
-        for (object, expected) in [
+        for (mut object, expected) in [
             (
                 json!({"metadata": {"finalizers": "x"}}),
                 "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.finalizers \
@@ -323,7 +330,7 @@ mod tests {
                  ContainerPort.spec.containers.ports.containerPort of type int32",
             ),
         ] {
-            assert_eq!(pod(&object).unwrap_err(), expected);
+            assert_eq!(pod(&mut object).unwrap_err(), expected);
         }
     }
 }

@@ -204,7 +204,7 @@ fn value(kind: &'static Type, wire: Wire<'_>, depth: usize) -> Result<Value, Pro
         (Type::Time | Type::MicroTime, Wire::Bytes(bytes)) => time(bytes),
         (Type::Named(name), Wire::Bytes(bytes)) => {
             let mut out = Map::new();
-            let found = struct_of(name).ok_or(ProtoError::Malformed)?;
+            let found = name.structure().ok_or(ProtoError::Malformed)?;
             message(found, bytes, &mut out, depth + 1)?;
             Ok(Value::Object(out))
         }
