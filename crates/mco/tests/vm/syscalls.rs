@@ -5,6 +5,8 @@
 
 use std::{fs, path::Path};
 
+use serde_json::{Value, json};
+
 use mco_testkit::{
     syscalls::{self, Call, Model},
     vm::Tree,
@@ -72,10 +74,11 @@ fn record_all() -> Option<Vec<RecordedChange>> {
         fs::write(path, text).expect("written");
     };
     write("first.yaml", &configs::first());
-    write("second.yaml", &configs::second_with(&[]));
+    write("second.yaml", &with_key(&configs::second_with(&[])));
     write("root/etc/motd", "welcome\n");
     write("root/etc/unmanaged", "unmanaged\n");
-    write("root/etc/passwd", "root:x:0:0::/root:/bin/sh\n");
+    write("root/etc/passwd", "root:x:0:0::/root:/bin/sh\ncore:x:0:0::/home/core:/bin/sh\n");
+    write("root/home/core/.profile", "\n");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (first, second) = (path("first.yaml"), path("second.yaml"));
     let changes = [
@@ -85,6 +88,17 @@ fn record_all() -> Option<Vec<RecordedChange>> {
     ];
     let record = |(name, words): (&str, Vec<&str>)| done(record(name, &words, &root));
     Some(changes.map(record).into())
+}
+
+/// Adds an SSH key to a config: the directories above it get their mode after they were created.
+fn with_key(config: &str) -> String {
+    let mut config: Value = serde_json::from_str(config).expect("the config is JSON");
+    let ignition = config.pointer_mut("/spec/config").and_then(Value::as_object_mut);
+    ignition.expect("the config has an Ignition config").insert(
+        "passwd".to_owned(),
+        json!({ "users": [{ "name": "core", "sshAuthorizedKeys": ["ssh-ed25519 AAAA test"] }] }),
+    );
+    config.to_string()
 }
 
 fn record(name: &str, words: &[&str], root: &Path) -> anyhow::Result<RecordedChange> {

@@ -10,13 +10,13 @@ use crate::vm::{Entry, Tree};
 /// The name of a file, link or directory in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Node {
-    /// A file with this number.
-    File(usize),
-    /// Any other entry.
-    Other(Entry),
+    /// A file or directory with this number.
+    Inode(usize),
+    /// A link, which never changes.
+    Link(PathBuf),
 }
 
-/// A file: its contents in memory, and those that survive a power cut.
+/// A file or directory: contents and mode in memory, and those that survive a power cut.
 #[derive(Clone, Debug)]
 struct Inode {
     live: Entry,
@@ -48,11 +48,11 @@ impl Model {
     pub fn new(tree: &Tree) -> Self {
         let mut inodes = Vec::new();
         let mut node = |entry: &Entry| match entry {
-            Entry::File { .. } => {
+            Entry::File { .. } | Entry::Directory { .. } => {
                 inodes.push(Inode { live: entry.clone(), durable: entry.clone() });
-                Node::File(inodes.len() - 1)
+                Node::Inode(inodes.len() - 1)
             }
-            Entry::Link(_) | Entry::Directory { .. } => Node::Other(entry.clone()),
+            Entry::Link(target) => Node::Link(target.clone()),
         };
         let live: BTreeMap<String, Node> =
             tree.entries.iter().map(|(path, entry)| (path.clone(), node(entry))).collect();
@@ -85,12 +85,10 @@ impl Model {
             }
             Call::Remove(path) => self.change(vec![(path.clone(), None)]),
             Call::Link(target, path) => {
-                let link = Node::Other(Entry::Link(PathBuf::from(target)));
-                self.change(vec![(path.clone(), Some(link))]);
+                self.change(vec![(path.clone(), Some(Node::Link(PathBuf::from(target))))]);
             }
             Call::Directory(path) => {
-                let entry = Entry::Directory { mode: 0o40_755, owner: self.owner };
-                self.change(vec![(path.clone(), Some(Node::Other(entry)))]);
+                self.add(path, Entry::Directory { mode: 0o40_755, owner: self.owner });
             }
         }
         Ok(())
@@ -127,8 +125,8 @@ impl Model {
 
     fn tree(&self, names: &BTreeMap<String, Node>, mut pick: impl FnMut(&Inode) -> Entry) -> Tree {
         let entry = |node: &Node| match node {
-            Node::File(number) => self.inodes.get(*number).map(&mut pick),
-            Node::Other(entry) => Some(entry.clone()),
+            Node::Inode(number) => self.inodes.get(*number).map(&mut pick),
+            Node::Link(target) => Some(Entry::Link(target.clone())),
         };
         let mut entry = entry;
         let found = names.iter().filter_map(|(path, node)| Some((path.clone(), entry(node)?)));
@@ -140,9 +138,13 @@ impl Model {
             return;
         }
         // Before its first sync, a file may be empty and have the mode that it was created with.
-        let entry = Entry::File { mode: 0o100_600, owner: self.owner, bytes: Arc::default() };
+        self.add(path, Entry::File { mode: 0o100_600, owner: self.owner, bytes: Arc::default() });
+    }
+
+    /// Adds a file or directory. Its durable state is the one that it was created with.
+    fn add(&mut self, path: &str, entry: Entry) {
         self.inodes.push(Inode { live: entry.clone(), durable: entry });
-        let node = Node::File(self.inodes.len() - 1);
+        let node = Node::Inode(self.inodes.len() - 1);
         self.change(vec![(path.to_owned(), Some(node))]);
     }
 
@@ -153,11 +155,10 @@ impl Model {
     }
 
     fn sync(&mut self, path: &str) {
-        if let Some(Node::File(number)) = self.live.get(path)
+        if let Some(Node::Inode(number)) = self.live.get(path)
             && let Some(inode) = self.inodes.get_mut(*number)
         {
             inode.durable = inode.live.clone();
-            return;
         }
         let (synced, rest): (Vec<Pending>, _) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -176,19 +177,17 @@ impl Model {
     }
 
     fn set_mode(&mut self, path: &str, new: u32) -> anyhow::Result<()> {
-        if let Some(Node::Other(Entry::Directory { mode, .. })) = self.live.get_mut(path) {
-            *mode = 0o40_000 | new;
-            return Ok(());
-        }
-        if let Entry::File { mode, .. } = self.inode(path)? {
-            *mode = 0o100_000 | new;
+        match self.inode(path)? {
+            Entry::File { mode, .. } => *mode = 0o100_000 | new,
+            Entry::Directory { mode, .. } => *mode = 0o40_000 | new,
+            Entry::Link(_) => {}
         }
         Ok(())
     }
 
     fn inode(&mut self, path: &str) -> anyhow::Result<&mut Entry> {
-        let Some(Node::File(number)) = self.live.get(path) else {
-            anyhow::bail!("{path} is no file");
+        let Some(Node::Inode(number)) = self.live.get(path) else {
+            anyhow::bail!("{path} is no file or directory");
         };
         let inode = self.inodes.get_mut(*number).context("every file has a number")?;
         Ok(&mut inode.live)
