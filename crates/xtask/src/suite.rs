@@ -1,7 +1,8 @@
 //! All tests of the workspace, in two lanes at once.
 //!
 //! The tests of machines mostly wait for boots, time-outs and drains, one after the other. `cargo test`
-//! would run the other test programs only before and after them.
+//! would run the other test programs only before and after them. A program that hangs is ended, with the
+//! names of its unfinished tests and its processes.
 
 #![expect(
     clippy::disallowed_methods,
@@ -9,9 +10,11 @@
 )]
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs::File,
-    io::{self, BufReader, Read as _, Seek as _, Write as _},
+    io::{self, BufReader, Write as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Mutex,
@@ -30,6 +33,10 @@ const PROGRESS: Duration = Duration::from_mins(1);
 
 /// Interval at which a running test program is examined.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time without the end of a test after which a program hangs. The longest tests, those of machines with
+/// their own kernel, take a quarter of it.
+const HANG: Duration = Duration::from_mins(25);
 
 /// A program with the tests of one target.
 #[derive(Debug)]
@@ -139,32 +146,89 @@ fn build(root: &Path) -> anyhow::Result<Vec<TestProgram>> {
 
 /// Runs one program, and prints its report if a test failed.
 fn run_one(program: &TestProgram) -> anyhow::Result<Ended> {
+    let mut command = Command::new(&program.program);
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    let start = Instant::now();
+    let ended = run_program(&program.name, &mut command, HANG)?;
+    say(&summary(&program.name, &ended, start.elapsed()));
+    Ok(ended)
+}
+
+/// Runs a program until it ends, or no test of it has ended for `limit`.
+fn run_program(name: &str, command: &mut Command, limit: Duration) -> anyhow::Result<Ended> {
     let (report, notes) = (temporary()?, temporary()?);
     let start = Instant::now();
-    let mut running = Command::new(&program.program)
-        .arg("--quiet")
-        .current_dir(&program.folder)
-        .env("CARGO_MANIFEST_DIR", &program.folder)
+    let mut running = command
         .stdin(Stdio::null())
         .stdout(report.try_clone()?)
         .stderr(notes.try_clone()?)
         .spawn()
         .context("failed to start it")?;
-    let mut said = start;
+    let (mut said, mut written, mut progress) = (start, 0, start);
+    let mut hang = String::new();
     let status = loop {
         if let Some(status) = running.try_wait()? {
             break status;
         }
+        let length = report.metadata()?.len();
+        if length != written {
+            (written, progress) = (length, Instant::now());
+        }
         if said.elapsed() > PROGRESS {
             said = Instant::now();
-            say(&format!("{}: running for {:.0?}", program.name, start.elapsed()));
+            let tests = unfinished(&contents(&report)?);
+            let tests = if tests.is_empty() { tests } else { format!(" ({tests})") };
+            say(&format!("{name}: running for {:.0?}{tests}", start.elapsed()));
+        }
+        if hang.is_empty() && progress.elapsed() > limit {
+            hang = format!(
+                "no test ended for {limit:.0?}; unfinished: {}\nprocesses:\n{}",
+                unfinished(&contents(&report)?),
+                process_tree(running.id())
+            );
+            // The programs that tests start end with them.
+            running.kill()?;
         }
         thread::sleep(INTERVAL);
     };
-    let (report, notes) = (contents(report)?, contents(notes)?);
-    let ended = Ended { counts: counts(&report), success: status.success(), report, notes };
-    say(&summary(&program.name, &ended, start.elapsed()));
-    Ok(ended)
+    let (mut report, notes) = (contents(&report)?, contents(&notes)?);
+    let counts = counts(&report);
+    report.push_str(&hang);
+    Ok(Ended { counts, success: status.success(), report, notes })
+}
+
+/// Returns the tests that a report calls slow, without those that ended since.
+fn unfinished(report: &str) -> String {
+    let mut tests = BTreeSet::new();
+    for line in report.lines() {
+        let Some(line) = line.strip_prefix("test ") else { continue };
+        if let Some((test, _)) = line.split_once(" has been running for over") {
+            tests.insert(test);
+        } else if let Some((test, _)) = line.split_once(" ... ") {
+            tests.remove(test);
+        }
+    }
+    Vec::from_iter(tests).join(", ")
+}
+
+/// Returns a line for the process `of` and each that it started, with its state and its command.
+fn process_tree(of: u32) -> String {
+    let listed =
+        Command::new("ps").args(["-eo", "pid,ppid,pgid,stat,etimes,wchan:20,args"]).output();
+    let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let text = listed.unwrap_or_default();
+    let mut wanted = BTreeSet::from([of.to_string()]);
+    let mut lines = Vec::new();
+    // A process is listed after the one that started it.
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(pid), Some(parent)) = (words.next(), words.next()) else { continue };
+        if wanted.contains(pid) || wanted.contains(parent) {
+            wanted.insert(pid.to_owned());
+            lines.push(line.chars().take(300).collect::<String>());
+        }
+    }
+    lines.join("\n")
 }
 
 /// Returns the lines about a program that ended.
@@ -176,7 +240,9 @@ fn summary(name: &str, ended: &Ended, duration: Duration) -> String {
         let _ = write!(text, "\n  {line}");
     }
     if !ended.success {
-        let _ = write!(text, "\n{}", ended.report);
+        for line in ended.report.lines().filter(|line| !line.ends_with(" ... ok")) {
+            let _ = write!(text, "\n{line}");
+        }
     }
     text
 }
@@ -219,10 +285,10 @@ fn temporary() -> anyhow::Result<File> {
     Ok(file)
 }
 
-fn contents(mut file: File) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
+/// Returns what a file contains. The position, which it shares with the running program, stays.
+fn contents(file: &File) -> anyhow::Result<String> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len())?];
+    file.read_exact_at(&mut bytes, 0)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -245,11 +311,25 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_hangs_is_ended_and_its_tests_are_named() {
+        let script = "echo 'test a::quick ... ok'; \
+            echo 'test a::slow has been running for over 60 seconds'; \
+            echo 'test a::hung has been running for over 60 seconds'; \
+            echo 'test a::slow ... ok'; exec sleep 1000";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let ended = run_program("a", &mut command, Duration::from_millis(500)).unwrap();
+        assert!(!ended.success);
+        assert!(ended.report.contains("unfinished: a::hung\n"), "{}", ended.report);
+        assert!(ended.report.contains("sleep 1000"), "{}", ended.report);
+    }
+
+    #[test]
     fn a_failed_program_is_reported_with_its_output() {
         let ended = |success| Ended {
             counts: Counts { passed: 1, failed: 1, skipped: 0 },
             success,
-            report: "assertion failed".to_owned(),
+            report: "test a ... ok\nassertion failed".to_owned(),
             notes: "lab: skipped\n\n".to_owned(),
         };
         let line = "mco/lab: 1 passed, 1 failed, 0 skipped in 2.0s\n  lab: skipped";
