@@ -246,6 +246,10 @@ wire_enum! {
         /// Create the force file: a node that is not Done applies its desired config again in full,
         /// whatever its files are.
         Force = "force",
+        /// Remove the daemon's own files from the machine, and leave the machine alone from then on.
+        Forget = "forget",
+        /// Answer of the daemon to [`Recovery::Forget`].
+        Forgotten = "forgotten",
     }
 }
 

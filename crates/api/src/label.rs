@@ -1,5 +1,7 @@
 //! Label keys, and the fixed names of namespaces and singleton objects.
 
+use std::collections::BTreeMap;
+
 /// On a MachineConfig: the pool role that the config is for.
 pub const ROLE: &str = "machineconfiguration.openshift.io/role";
 
@@ -52,6 +54,20 @@ pub const SERVER_TLS: &str = "machine-config-server-tls";
 
 /// Namespace of the operator, its controllers, servers and daemons.
 pub const NAMESPACE: &str = "openshift-machine-config-operator";
+
+/// On a namespace other than [`NAMESPACE`]: it has an installation.
+pub const INSTALLATION: &str = "machineconfiguration.openshift.io/installation";
+
+/// Annotation of the ClusterOperator: the namespace of the installation, if it is another than
+/// [`NAMESPACE`].
+pub const INSTALLATION_NAMESPACE: &str = "machineconfiguration.openshift.io/installation-namespace";
+
+/// Returns the namespace of the installation that a ClusterOperator with these annotations belongs to.
+#[must_use]
+pub fn installed_in(annotations: Option<&BTreeMap<String, String>>) -> &str {
+    let named = annotations.and_then(|annotations| annotations.get(INSTALLATION_NAMESPACE));
+    named.map_or(NAMESPACE, String::as_str)
+}
 
 /// Name of the only ControllerConfig.
 pub const CONTROLLER_CONFIG: &str = "machine-config-controller";

@@ -206,6 +206,12 @@ pub fn abandon(root: &Root) -> Result<bool, LedgerError> {
     Ok(has_update)
 }
 
+/// Returns true if an unfinished update is recorded, although the record may not be readable.
+pub(crate) fn exists(root: &Root) -> Result<bool, LedgerError> {
+    moved::from_etc(root)?;
+    Ok(root.stat(LEDGER)?.is_some())
+}
+
 /// Returns the unfinished update, if any.
 pub fn open(root: &Root) -> Result<Option<(Ledger, Progress)>, LedgerError> {
     moved::from_etc(root)?;

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 pub use object::Object;
 
-use crate::watch::Unreadable;
+use crate::{client::namespace, watch::Unreadable};
 
 /// The objects of one kind, in one namespace or in all of them.
 pub struct Api<K> {
@@ -54,6 +54,16 @@ impl<K: Object> Api<K> {
         K: Resource<Scope = NamespaceResourceScope>,
     {
         Self { client, namespace: Some(namespace.to_owned()), kind: PhantomData }
+    }
+
+    /// Returns the objects in the namespace of the installation that the client belongs to.
+    #[must_use]
+    pub fn own(client: Client) -> Self
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        let namespace = namespace(&client).to_owned();
+        Self { client, namespace: Some(namespace), kind: PhantomData }
     }
 
     /// Fetches an object.

@@ -17,6 +17,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Request, Response};
 pub use kube::Client;
 use kube::{Config, client::Body};
+use mco_api::label;
 use serde_json::{Value, json};
 use tower::{BoxError, Service};
 
@@ -72,12 +73,12 @@ pub struct Options {
     pub deadlines: Deadlines,
     /// Counts of the requests.
     pub metrics: RequestMetrics,
+    /// Namespace of the installation that the process belongs to; that of the kubeconfig if `None`.
+    pub namespace: Option<String>,
 }
 
 /// Returns a client for the cluster that `kubeconfig` names, or for the cluster whose pod this
 /// process is.
-///
-/// The configured namespace is not used: every caller names its own.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     connect_with(kubeconfig, &Options::default()).await
 }
@@ -104,7 +105,7 @@ pub async fn connect_through(
     let source = Source::new(kubeconfig, read);
     let (renewing, namespace) = ReloadingClient::new(source, options.deadlines.connect).await?;
     let service = tower::service_fn(move |request| renewing.clone().send(request));
-    Ok(over(service, &namespace, options))
+    Ok(over(service, options.namespace.as_ref().unwrap_or(&namespace), options))
 }
 
 /// Returns a client for the cluster whose pod this process is, at the address `server` if one is
@@ -161,6 +162,22 @@ where
     let service =
         tower::service_fn(move |request| retry::send(transport.clone(), options.clone(), request));
     Client::new(service, namespace)
+}
+
+/// Returns the client of an installation in `namespace`.
+#[must_use]
+pub fn in_namespace(client: Client, namespace: &str) -> Client {
+    Client::new(service(client), namespace)
+}
+
+/// Returns the namespace of the installation that a client belongs to. It is the standard one for a
+/// client whose kubeconfig names none: no installation is in Kubernetes's namespace `default`.
+#[must_use]
+pub fn namespace(client: &Client) -> &str {
+    match client.default_namespace() {
+        "" | "default" => label::NAMESPACE,
+        namespace => namespace,
+    }
 }
 
 /// Returns the address of the API server in a kubeconfig whose files are read by `read`.

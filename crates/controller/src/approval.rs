@@ -28,6 +28,7 @@ use mco_api::{
 use mco_cluster::{
     Api, CallError,
     apply::{self, Precondition},
+    client::namespace,
     report::chain,
 };
 use mco_core::join::{
@@ -84,7 +85,9 @@ pub async fn check(
     } else {
         Evidence::Optional(&tokens)
     };
-    let Some(verdict) = decide(&view, node.as_ref(), evidence, now) else { return Ok(None) };
+    let Some(verdict) = decide(namespace(client), &view, node.as_ref(), evidence, now) else {
+        return Ok(None);
+    };
     let claimed = verdict.claim.as_ref().map(|claim| &claim.token);
     let index = claimed.and_then(|id| tokens.iter().position(|token| token.id == *id));
     let token_version = index.and_then(|index| versions.get(index).cloned());

@@ -62,7 +62,7 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(client: &Client) -> Self {
         Self {
             pools: Arc::new(Cache::new(trim::metadata)),
             configs: Arc::new(Cache::new(trim_config)),
@@ -75,7 +75,7 @@ impl Caches {
             pinned_image_sets: Arc::new(Cache::new(trim_pinned)),
             container_runtime_configs: Arc::new(Cache::new(trim::metadata)),
             schedulers: Arc::new(Cache::new(trim::metadata)),
-            settings: Arc::new(SettingsCaches::new()),
+            settings: Arc::new(SettingsCaches::new(client)),
             machine_os_configs: Arc::new(Cache::new(trim::metadata)),
             machine_os_builds: Arc::new(Cache::new(trim::metadata)),
             join_tokens: Arc::new(Cache::new(trim::metadata)),

@@ -21,8 +21,8 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, api::ListParams};
 use mco_api::{ControllerConfig, label};
 use mco_cluster::{
-    Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, health::Work,
-    queue::Reconciled, report::chain, watch,
+    Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, client::namespace,
+    health::Work, queue::Reconciled, report::chain, watch,
 };
 use mco_core::{
     certs::{self, CertificateLifetime, CertificateSpec, RotationDecision, RotationReason},
@@ -118,7 +118,7 @@ fn subscribe(
             nodes();
         }
     });
-    let namespaced = || Api::namespaced(context.client.clone(), label::NAMESPACE);
+    let namespaced = || Api::own(context.client.clone());
     for name in [label::SERVER_CA, label::SERVER_TLS] {
         let again = again();
         let cache = Cache::<Secret>::new(trim_secret);
@@ -129,7 +129,7 @@ fn subscribe(
     let bundle = again();
     let cache = Cache::<ConfigMap>::new(trim_config_map);
     cache.on_change(move |_| bundle());
-    let api = Api::namespaced(context.client.clone(), label::NAMESPACE);
+    let api = Api::own(context.client.clone());
     let (shutdown, only) = (shutdown.clone(), only(label::SERVER_CA));
     watches.spawn(async move { cache.run(api, only, &shutdown).await });
 }
@@ -302,7 +302,7 @@ async fn ensure_bundle(
         let text = format!(
             "\"{}\" in \"{}\" requires a new bundle: signer update {:?}",
             label::SERVER_CA,
-            label::NAMESPACE,
+            namespace(&context.client),
             of_signer.subject
         );
         reporter.publish(&Note::normal(&written, "CABundleUpdateRequired", text)).await;
@@ -358,7 +358,8 @@ async fn publish_issued(
     text: &str,
     reason: &RotationReason,
 ) {
-    let (name, namespace) = (object.name_any(), label::NAMESPACE);
+    let name = object.name_any();
+    let namespace = object.namespace().unwrap_or_default();
     info!(name, %reason, "Issued certificate");
     let text = format!("\"{name}\" in \"{namespace}\" {text}: {reason}");
     reporter.publish(&Note::normal(object, event, text)).await;

@@ -17,8 +17,8 @@ use mco_api::{
     },
 };
 use mco_cluster::{
-    Api, Cache, CallError, Health, Object, Shutdown, cache::trim, error::Rejection, report::chain,
-    watch,
+    Api, Cache, CallError, Health, Object, Shutdown, cache::trim, client::namespace,
+    error::Rejection, report::chain, watch,
 };
 use mco_core::cluster_settings::{CONFIG_MAP, ClusterSettings, SettingsError};
 use tokio::{sync::watch as channel, task::JoinSet};
@@ -45,14 +45,17 @@ pub(crate) struct SettingsCaches {
     feature_gates: Arc<Cache<FeatureGate>>,
     api_servers: Arc<Cache<APIServer>>,
     config_maps: Arc<Cache<ConfigMap>>,
+    /// Name under which the cache has the ConfigMap.
+    config_map: String,
     /// Kinds that the API server serves.
     served: OnceLock<BTreeSet<String>>,
     discovered: channel::Sender<bool>,
 }
 
 impl SettingsCaches {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(client: &Client) -> Self {
         Self {
+            config_map: format!("{}/{CONFIG_MAP}", namespace(client)),
             images: Arc::new(Cache::new(trim::metadata)),
             digest_mirror_sets: Arc::new(Cache::new(trim::metadata)),
             tag_mirror_sets: Arc::new(Cache::new(trim::metadata)),
@@ -78,7 +81,7 @@ impl SettingsCaches {
     ) {
         let config = || watch::Config::default().health(health);
         let mut tasks = JoinSet::new();
-        let maps = Api::namespaced(client.clone(), label::NAMESPACE);
+        let maps = Api::own(client.clone());
         spawn(&self.config_maps, maps, config().named(CONFIG_MAP), shutdown, &mut tasks);
         let served = tokio::select! {
             () = shutdown.requested() => return,
@@ -160,8 +163,7 @@ impl SettingsCaches {
     /// Returns the settings: those of a kind that the API server serves, else those of the ConfigMap.
     /// Valid after [`Self::ready`].
     pub(crate) fn get(&self) -> Result<ClusterSettings, SettingsError> {
-        let key = format!("{}/{CONFIG_MAP}", label::NAMESPACE);
-        let map = self.config_maps.get(&key);
+        let map = self.config_maps.get(&self.config_map);
         let mut settings = match map.as_deref() {
             Some(map) => ClusterSettings::from_config_map(map)?,
             None => ClusterSettings::default(),

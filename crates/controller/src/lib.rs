@@ -303,7 +303,7 @@ async fn run_controllers(config: Config, permit: Permit, client: Client, shutdow
         leader: _,
         order: _,
     } = config;
-    let caches = Caches::new();
+    let caches = Caches::new(&client);
     let context = Arc::new(Context {
         client,
         caches,

@@ -9,8 +9,8 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use mco_api::{
-    MachineConfig, MachineConfigPool, MachineConfigPoolStatus, annotation, label,
-    machine_config_pool, selector,
+    MachineConfig, MachineConfigPool, MachineConfigPoolStatus, annotation, machine_config_pool,
+    selector,
 };
 use mco_cluster::{
     Api, Note, Reporter, Shutdown,
@@ -158,7 +158,7 @@ async fn fetch_plan<'a>(
 
 /// Returns the node that the operator runs on, if the operator has exactly one pod.
 async fn fetch_operator_node(context: &Context) -> Option<String> {
-    let api = Api::<Pod>::namespaced(context.client.clone(), label::NAMESPACE);
+    let api = Api::<Pod>::own(context.client.clone());
     let params = ListParams::default().labels("k8s-app=machine-config-operator");
     match api.list(&params).await {
         Ok(pods) => match pods.items.as_slice() {

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use mco_api::label;
 use mco_cluster::{Level, Note, Shutdown, cache::Decoding, watch::Unreadable};
 use tokio::sync::mpsc;
 
@@ -35,10 +34,8 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
 }
 
 fn note(object: &Unreadable) -> Note {
-    let mut reference = object.reference();
-    reference.namespace.get_or_insert_with(|| label::NAMESPACE.to_owned());
     Note {
-        object: reference,
+        object: object.reference(),
         level: Level::Warning,
         reason: Cow::Borrowed(REASON),
         text: object.to_string(),

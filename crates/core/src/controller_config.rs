@@ -51,6 +51,8 @@ pub enum Origin {
 /// Facts about a cluster. They are not printable, because credentials are among them.
 #[derive(Clone, Default)]
 pub struct Facts {
+    /// Namespace of the installation; the standard one if `None`.
+    pub namespace: Option<String>,
     /// Kind of cluster.
     pub origin: Origin,
     /// Platform.
@@ -133,6 +135,12 @@ const CLOUDS: [PlatformType; 4] =
     [PlatformType::Azure, PlatformType::Gcp, PlatformType::OpenStack, PlatformType::VSphere];
 
 impl Facts {
+    /// Returns the namespace of the installation.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(label::NAMESPACE)
+    }
+
     /// Returns the ConfigMap with additional CA certificates that the Proxy names.
     #[must_use]
     pub fn proxy_ca(&self) -> Option<Source> {
@@ -150,20 +158,24 @@ impl Facts {
     fn named(&self, name: &str) -> Option<Source> {
         let namespace = match self.origin {
             Origin::OpenShift => source::CONFIG,
-            Origin::Other => label::NAMESPACE,
+            Origin::Other => self.namespace(),
         };
-        (!name.is_empty()).then(|| Source { namespace, name: name.to_owned().into() })
+        (!name.is_empty()).then(|| Source {
+            namespace: namespace.to_owned().into(),
+            name: name.to_owned().into(),
+        })
     }
 
     /// Returns the ConfigMaps that the facts are read from, beside the one of the settings.
     #[must_use]
     pub fn sources(&self) -> Vec<Source> {
-        let fixed: &[Source] = match self.origin {
-            Origin::OpenShift => &source::OPENSHIFT,
-            Origin::Other => &[],
+        let own = self.namespace();
+        let fixed = match self.origin {
+            Origin::OpenShift => [&source::OPENSHIFT[..], &[source::kubeconfig_data(own)]].concat(),
+            Origin::Other => Vec::new(),
         };
         let named = self.proxy_ca().into_iter().chain(self.registry_ca());
-        fixed.iter().cloned().chain([source::SERVER_CA]).chain(named).collect()
+        fixed.into_iter().chain([source::server_ca(own)]).chain(named).collect()
     }
 
     /// Returns true if the installation of an OpenShift cluster is complete. Better than the reference, for
@@ -263,7 +275,7 @@ fn internal_registry(facts: &Facts) -> Result<Option<Bytes>, FactsError> {
     if !facts.is_installed() {
         return Ok(None);
     }
-    pull_secret::internal_registry(&facts.credentials, facts.base_domain())
+    pull_secret::internal_registry(&facts.credentials, facts.namespace(), facts.base_domain())
 }
 
 fn pull_secret_reference() -> ObjectReference {

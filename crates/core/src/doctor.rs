@@ -21,7 +21,7 @@ use k8s_openapi::{
     },
     jiff::{SignedDuration, Timestamp},
 };
-use mco_api::{ClusterOperator, ControllerConfig, MachineConfigNode, MachineConfigPool};
+use mco_api::{ClusterOperator, ControllerConfig, MachineConfigNode, MachineConfigPool, label};
 use serde::Serialize;
 
 use crate::lint::Fault;
@@ -80,6 +80,8 @@ pub struct Facts {
     pub rights: Vec<Right>,
     /// Our `CustomResourceDefinitions`, as the cluster has them.
     pub definitions: Fetched<Vec<Definition>>,
+    /// Name of the namespace of the processes.
+    pub installed_in: String,
     /// Namespace of the processes.
     pub namespace: Fetched<Namespace>,
     /// Status of the operator.
@@ -119,6 +121,7 @@ impl Facts {
             clock_difference: None,
             rights: Vec::new(),
             definitions: Fetched::Absent,
+            installed_in: label::NAMESPACE.to_owned(),
             namespace: Fetched::Absent,
             operator: Fetched::Absent,
             controller_config: Fetched::Absent,
@@ -143,6 +146,14 @@ impl Facts {
             && self.controller_config.is_absent()
             && no_workloads
             && self.pools.items().is_empty()
+    }
+
+    /// Returns the command that installs the manifests into the namespace of the processes.
+    fn install(&self) -> String {
+        match self.installed_in.as_str() {
+            label::NAMESPACE => "mco install | kubectl apply -f -".to_owned(),
+            namespace => format!("mco install --namespace {namespace} | kubectl apply -f -"),
+        }
     }
 
     /// Returns the current time on the clock of the API server.

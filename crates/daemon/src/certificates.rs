@@ -228,7 +228,7 @@ impl<S: System + 'static> CertificateSync<S> {
 
     /// Installs rotated CAs of the API server.
     async fn install_rotated_cas(&self) -> Result<(), CertificateError> {
-        let maps: Api<ConfigMap> = Api::namespaced(self.clients.own.clone(), label::NAMESPACE);
+        let maps: Api<ConfigMap> = Api::own(self.clients.own.clone());
         let found = maps.get_opt(ROTATED_CAS).await.map_err(|error| CertificateError::Call {
             what: "read the new CAs of the API server",
             source: error.into(),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, future::Future, time::Duration};
 
 use mco_api::{
     MachineConfig,
-    annotation::DriftPolicy,
+    annotation::{self, DriftPolicy, Recovery},
     machine_configuration::{StorageOverride, disruption::ClusterPolicies},
 };
 use mco_core::membership::MembershipError;
@@ -35,6 +35,11 @@ pub struct NodeState {
 }
 
 impl NodeState {
+    /// Returns true if the administrator had the machine forgotten.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        annotation::RECOVER.get(&self.annotations).is_ok_and(|it| it == Some(Recovery::Forgotten))
+    }
+
     /// Returns true if this state, which the watch delivered, is `known` or a later one.
     ///
     /// A list that was requested after `known` was read is later whatever its version is: after a

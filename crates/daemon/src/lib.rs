@@ -22,7 +22,7 @@ pub mod watch;
 
 pub use agent::{Agent, DaemonExit};
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
 use kube::Client;
 use mco_api::NodeName;
@@ -31,7 +31,7 @@ use mco_cluster::{Clock, Health, Reporter, Shutdown, report::chain, watch::Confi
 use mco_core::lifecycle;
 use mco_host::{Host, System};
 use tokio::sync::watch as latest;
-use tracing::{Instrument as _, warn};
+use tracing::{Instrument as _, info, warn};
 
 use crate::{
     certificates::CertificateSync,
@@ -238,10 +238,10 @@ async fn run_in_span<S: System + 'static>(
             watch_node(own(), node.clone(), watched, sender),
             machine_config_node::watch_object(own(), node.clone(), own_kind, mcn_sender),
             machine_config_node::write_updates(own(), node.clone(), around.clock, receiver, mcn),
-            certificate_sync.run(),
+            until_forgotten(&observed, certificate_sync.run()),
             async {
                 if let Some(pinned_images) = pinned_images {
-                    pinned_images.run().await;
+                    until_forgotten(&observed, pinned_images.run()).await;
                 }
             },
             async {
@@ -266,6 +266,17 @@ async fn run_in_span<S: System + 'static>(
         ended = daemon => ended,
         // No background task is left, so that the daemon stops, too.
         () = background => DaemonExit::Stopped,
+    }
+}
+
+/// Runs a task that writes to the machine until the machine is forgotten.
+async fn until_forgotten(observed: &latest::Receiver<NodeState>, task: impl Future<Output = ()>) {
+    let mut observed = observed.clone();
+    tokio::select! {
+        () = task => {}
+        _ = observed.wait_for(NodeState::is_forgotten) => {
+            info!("Stopped writing to the machine, which was forgotten");
+        }
     }
 }
 

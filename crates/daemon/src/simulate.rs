@@ -8,7 +8,7 @@ use mco_api::{MachineConfig, NodeName};
 use mco_apply::{disk, execute::ExecuteError, first_boot};
 use mco_cluster::{
     Shutdown,
-    config_server::{ConfigServer, JoiningMachine},
+    config_server::{ConfigServer, JoinToken, JoiningMachine},
     report::chain,
 };
 use mco_core::served_config;
@@ -57,6 +57,8 @@ pub enum FirstConfig {
         server: ConfigServer,
         /// Pool of the machine.
         pool: String,
+        /// Proof that the machine may join, if the server requires one.
+        token: Option<JoinToken>,
     },
 }
 
@@ -154,11 +156,12 @@ async fn fetch(
     client: &Client,
     node: &NodeName,
 ) -> Result<Option<MachineConfig>, String> {
-    let FirstConfig::Server { server, pool } = first else {
+    let FirstConfig::Server { server, pool, token } = first else {
         return pool_config(client, node).await.map_err(|error| chain(&error));
     };
     let (name, join_id) = (node.to_string(), format!("simulated-{node}"));
-    let machine = JoiningMachine { node: name, join_id, ..JoiningMachine::default() };
+    let token = token.clone();
+    let machine = JoiningMachine { token, node: name, join_id, ..JoiningMachine::default() };
     let document = server.fetch(pool, &machine).await.map_err(|error| chain(&error))?;
     let served = served_config::read(&document).map_err(|error| chain(&error))?;
     Ok(Some(served.recorded))

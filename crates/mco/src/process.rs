@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use mco_api::duration;
+use mco_api::{duration, label};
 use mco_cluster::{
     Health, Shutdown,
     admin::{Admin, Readiness, Registry, StatePage},
@@ -64,6 +64,9 @@ pub(crate) struct ProcessArgs {
 /// Flags of the client of every process.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClientArgs {
+    /// Namespace of the installation that the process belongs to
+    #[arg(long, default_value = label::NAMESPACE, value_name = "NAMESPACE")]
+    namespace: String,
     /// Time limit of a request until the API server starts to answer; a complete answer may take
     /// three times as long
     #[arg(long, default_value = "20s", value_parser = duration::parse, value_name = "TIME")]
@@ -77,7 +80,12 @@ impl ClientArgs {
     /// Returns the settings of the process's clients.
     pub(crate) fn options(&self, identity: Identity) -> client::Options {
         let deadlines = Deadlines::new(self.request_timeout, self.watch_idle_timeout);
-        client::Options { identity, deadlines, metrics: RequestMetrics::default() }
+        client::Options {
+            identity,
+            deadlines,
+            metrics: RequestMetrics::default(),
+            namespace: Some(self.namespace.clone()),
+        }
     }
 }
 

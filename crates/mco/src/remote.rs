@@ -1,5 +1,6 @@
 //! Connection of the commands to an API server, and the resolution of kind names.
 
+pub(crate) mod installation;
 pub(crate) mod kinds;
 mod locate;
 pub(crate) mod table;
@@ -81,6 +82,11 @@ impl Connection {
             Access::Read => self.client().await,
             Access::Write => self.writer().await,
         }
+    }
+
+    /// Like [`Self::client_for`]. The client is that of the installation in the cluster.
+    pub(crate) async fn installed(&self, access: Access) -> anyhow::Result<Client> {
+        installation::enter(self.client_for(access).await?).await
     }
 
     /// Returns true if a flag names the cluster.

@@ -151,7 +151,7 @@ async fn start(
     components.controller(identities, build());
     let server = components.server(identities, api).await?;
     if let Some(server) = server {
-        components.machines(identities, server)?;
+        components.machines(identities, server).await?;
     }
     Ok(server)
 }

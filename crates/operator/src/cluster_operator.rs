@@ -19,6 +19,7 @@ use mco_api::{
 use mco_cluster::{
     Api, CallError, Note,
     apply::{self, Precondition},
+    client::namespace,
 };
 use mco_core::status::{
     Finding,
@@ -27,7 +28,7 @@ use mco_core::status::{
 use serde_json::json;
 
 pub(crate) use self::observed::Observed;
-use crate::{Context, manifests::MANAGED_BY, steps::StepError};
+use crate::{Context, claim, manifests::MANAGED_BY, steps::StepError};
 
 const OPERATOR: &str = "operator";
 const OPERATOR_IMAGE: &str = "operator-image";
@@ -44,6 +45,7 @@ pub(crate) async fn ensure(context: &Context) -> Result<Arc<ClusterOperator>, Ca
     // `mco uninstall` deletes it: no process would keep its status current.
     let (key, value) = MANAGED_BY;
     new.labels_mut().insert(key.to_owned(), value.to_owned());
+    claim::mark(&mut new, namespace(&context.client));
     let made = apply::ensure(&api, name, &new).await?;
     context.operators.learn_new(made.clone());
     if made.status.as_ref().is_some_and(|status| !status.conditions.is_empty()) {
@@ -76,6 +78,7 @@ pub(crate) async fn update_status(
         image: &context.config.image,
         failure: failure.map(StepError::named),
         pools: &pools,
+        namespace: namespace(&context.client),
         controller: &controller,
         controller_workload: context.observed.controller(),
         server_workload: context.observed.server(),
@@ -131,7 +134,7 @@ fn status(
     ClusterOperatorStatus {
         conditions: conditions(context, before, &verdict.conditions),
         versions,
-        related_objects: related::related(),
+        related_objects: related::related(namespace(&context.client)),
         extension: extension(before, verdict),
     }
 }

@@ -21,13 +21,14 @@ use mco_api::{
     openshift::{APIServer, DNS, Image, Infrastructure, Network, Proxy},
 };
 use mco_cluster::{
-    Api, Cache, CallError, Object, Queue, Shutdown, cache::trim, watch::Config as WatchConfig,
+    Api, Cache, CallError, Object, Queue, Shutdown, cache::trim, client::namespace,
+    watch::Config as WatchConfig,
 };
 use mco_core::{
     cluster_settings::{self, ClusterSettings, SettingsError},
     controller_config::{
         self, Facts, FactsError, ImagesError, Origin, ReleaseImages, Services, Wanted,
-        source::{CONFIG, Source},
+        source::{self, CONFIG, Source},
     },
 };
 use tokio::time::timeout;
@@ -39,10 +40,6 @@ use crate::{Context, platform::Platform, root_ca};
 /// Longest wait for the first answer about a ConfigMap. Later answers enqueue another reconcile.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-const SETTINGS: Source = Source {
-    namespace: label::NAMESPACE,
-    name: std::borrow::Cow::Borrowed(cluster_settings::CONFIG_MAP),
-};
 const DNS_SERVICE: (&str, &str) = ("kube-system", "kube-dns");
 const API_SERVICE: (&str, &str) = ("default", "kubernetes");
 const PULL_SECRET: &str = "pull-secret";
@@ -149,7 +146,7 @@ impl FactSources {
         {
             watching.start(cache, Api::namespaced(client(), namespace), name);
         }
-        self.map(&SETTINGS);
+        self.map(&settings_of(&watching.client));
     }
 
     /// Watches the other kinds of OpenShift, and waits for the first answer of the API server. A
@@ -187,8 +184,8 @@ impl FactSources {
     }
 
     /// Returns the settings of a cluster without the kinds of OpenShift.
-    async fn settings(&self) -> Result<ClusterSettings, RenderConfigError> {
-        match self.config_map(&SETTINGS).await? {
+    async fn settings(&self, client: &Client) -> Result<ClusterSettings, RenderConfigError> {
+        match self.config_map(&settings_of(client)).await? {
             Some(map) => Ok(ClusterSettings::from_config_map(&map)?),
             None => Ok(ClusterSettings::default()),
         }
@@ -205,7 +202,7 @@ impl FactSources {
         let cache = maps.entry(source.clone()).or_insert_with(|| {
             let cache = Arc::new(Cache::new(trim::metadata));
             if let Some(watching) = self.watching.get() {
-                let api = Api::namespaced(watching.client.clone(), source.namespace);
+                let api = Api::namespaced(watching.client.clone(), &source.namespace);
                 watching.start(&cache, api, &source.name);
             }
             cache
@@ -232,7 +229,7 @@ impl FactSources {
             let api = Api::namespaced(watching.client.clone(), CONFIG);
             watching.start(&secrets, api, PULL_SECRET);
             let accounts: Arc<Cache<ServiceAccount>> = Arc::new(Cache::new(trim::metadata));
-            let api = Api::namespaced(watching.client.clone(), label::NAMESPACE);
+            let api = Api::own(watching.client.clone());
             watching.start(&accounts, api, PULLER);
         });
     }
@@ -270,11 +267,12 @@ async fn observe(
     warnings: &mut Vec<String>,
 ) -> Result<Box<Facts>, RenderConfigError> {
     let sources = &context.facts;
-    let settings = sources.settings().await?;
+    let settings = sources.settings(&context.client).await?;
     let infrastructure = sources.openshift().await?;
     let images = images(context)?;
     let authorities = root_ca::fetch(context).await.map_err(RenderConfigError::Authorities)?;
     let mut facts = Box::new(Facts {
+        namespace: Some(namespace(&context.client).to_owned()),
         origin: if infrastructure.is_some() { Origin::OpenShift } else { Origin::Other },
         infrastructure: infrastructure.or(settings.infrastructure),
         network: one(&sources.networks).or(settings.network),
@@ -302,6 +300,11 @@ async fn observe(
         facts.credentials = credentials::read(&context.client, warnings).await?;
     }
     Ok(facts)
+}
+
+/// Returns the ConfigMap with the settings of a cluster without the kinds of OpenShift.
+fn settings_of(client: &Client) -> Source {
+    source::own(namespace(client), cluster_settings::CONFIG_MAP)
 }
 
 /// Returns the object `cluster` of a kind.

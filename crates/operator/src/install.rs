@@ -5,7 +5,7 @@ mod ownership;
 
 pub use self::ownership::is_of_release;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::StreamExt as _;
 use k8s_openapi::{
@@ -17,7 +17,7 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams},
 };
 use mco_api::label;
-use mco_cluster::{Api, CallError, apply, error::Rejection, watch};
+use mco_cluster::{Api, CallError, apply, client::namespace, error::Rejection, watch};
 use tracing::info;
 
 use crate::manifests;
@@ -43,8 +43,8 @@ pub(crate) struct Foreign {
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The namespace cannot be created.
-    #[error("failed to create namespace {}", label::NAMESPACE)]
-    Namespace(#[source] CallError),
+    #[error("failed to create namespace {0}")]
+    Namespace(String, #[source] CallError),
     /// A definition was rejected.
     #[error("failed to install {name}")]
     Kind {
@@ -193,11 +193,15 @@ fn patch(
 /// Creates the namespace.
 pub(crate) async fn create_namespace(client: &Client) -> Result<(), InstallError> {
     let namespaces = Api::<Namespace>::all(client.clone());
+    let name = namespace(client);
+    let labels = (name != label::NAMESPACE)
+        .then(|| BTreeMap::from([(label::INSTALLATION.to_owned(), String::new())]));
     let namespace = Namespace {
-        metadata: ObjectMeta { name: Some(label::NAMESPACE.to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() },
         ..Namespace::default()
     };
-    apply::create(&namespaces, &namespace).await.map_err(InstallError::Namespace)?;
+    let made = apply::create(&namespaces, &namespace).await;
+    made.map_err(|source| InstallError::Namespace(name.to_owned(), source))?;
     Ok(())
 }
 

@@ -17,13 +17,11 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRoleBinding,
 };
 use kube::{Client, core::NamespaceResourceScope};
-use mco_api::{
-    join_token::{self, BOOTSTRAPPER, BOOTSTRAPPER_SECRET},
-    label,
-};
+use mco_api::join_token::{self, BOOTSTRAPPER, BOOTSTRAPPER_SECRET};
 use mco_cluster::{
     Api, CallError, Object,
     apply::{self, Created},
+    client::namespace,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -68,8 +66,10 @@ impl JoinObjects {
             return Ok(());
         }
         let rights = "rbac.authorization.k8s.io";
-        let own = Some(label::NAMESPACE);
-        let account = |name: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": label::NAMESPACE});
+        let namespace = namespace(client);
+        let own = Some(namespace);
+        let account =
+            |name: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
         let role = |name: &str| json!({"apiGroup": rights, "kind": "ClusterRole", "name": name});
         ensure::<ServiceAccount>(client, own, BOOTSTRAPPER, json!({})).await?;
         let of = "kubernetes.io/service-account.name";

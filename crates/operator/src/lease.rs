@@ -7,10 +7,10 @@ use std::{
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
-use mco_api::label;
 use mco_cluster::{
     Api, Cache, CallError, Queue, Shutdown,
     cache::{Change, trim},
+    client::namespace,
     watch::Config as WatchConfig,
 };
 use mco_core::status::operator::{ControllerState, controller_state, silence_limit};
@@ -22,6 +22,8 @@ const NAME: &str = "machine-config-controller";
 /// The Lease of the controller, and the time of its last observed change.
 pub(crate) struct ControllerLease {
     api: Api<Lease>,
+    /// Name under which the cache has the Lease.
+    key: String,
     cache: Cache<Lease>,
     seen: Mutex<Seen>,
 }
@@ -35,7 +37,8 @@ struct Seen {
 impl ControllerLease {
     pub(crate) fn new(client: &Client) -> Self {
         Self {
-            api: Api::namespaced(client.clone(), label::NAMESPACE),
+            key: format!("{}/{NAME}", namespace(client)),
+            api: Api::own(client.clone()),
             cache: Cache::new(trim::metadata),
             seen: Mutex::new(Seen { changed: Instant::now(), silent: false }),
         }
@@ -70,7 +73,7 @@ impl ControllerLease {
     /// Returns the state of the controller, and the time after which it may be another one although
     /// the Lease does not change.
     pub(crate) async fn state(&self) -> Result<(ControllerState, Option<Duration>), CallError> {
-        let cached = self.cache.get(&format!("{}/{NAME}", label::NAMESPACE));
+        let cached = self.cache.get(&self.key);
         let mut state = self.state_of(cached.as_deref());
         if matches!(state, ControllerState::Silent { .. }) {
             // The watch may be the one that is silent.

@@ -4,6 +4,7 @@
 //! A reconcile runs steps in a fixed order. Each step is idempotent. The ClusterOperator names the first
 //! step that failed and the cause, and the reconcile is retried.
 
+mod claim;
 mod cluster_operator;
 mod controller_config;
 mod definitions;
@@ -33,6 +34,7 @@ use mco_api::{
 use mco_cluster::{
     Api, Cache, Clock, Health, Note, NoteCount, Queue, Reporter, Shutdown,
     cache::trim,
+    client::namespace,
     health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
     queue::Reconciled,
@@ -159,12 +161,15 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Leadersh
     let Some(tenure) = permit::wait(&config, &client, &shutdown).await else {
         return LeadershipEnd::Released;
     };
+    if !claim::wait(&client, &config.health, &shutdown).await {
+        return LeadershipEnd::Released;
+    }
     let Some(leader) = config.leader.clone() else {
         run_operator(config, tenure, client, shutdown).await;
         return LeadershipEnd::Released;
     };
     let candidate = Candidate {
-        api: Api::namespaced(client.clone(), label::NAMESPACE),
+        api: Api::own(client.clone()),
         name: NAME.to_owned(),
         identity: leader.identity,
         timings: leader.timings,
@@ -234,6 +239,7 @@ async fn run_operator(config: Config, tenure: Tenure, client: Client, shutdown: 
         config.clock,
     );
     let parameters = Parameters {
+        namespace: namespace(&client).to_owned(),
         release: config.release.clone(),
         order: config.order.clone(),
         ..Parameters::new(&config.image)
@@ -341,7 +347,7 @@ fn watch(context: &Arc<Context>, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
     watch!(context.pools, all());
     watch!(context.controller_configs, all());
     watch!(context.operators, all().named(label::CLUSTER_OPERATOR));
-    let bundles = Api::namespaced(context.client.clone(), label::NAMESPACE);
+    let bundles = Api::own(context.client.clone());
     watch!(context.bundles, bundles, all().named(root_ca::CONFIG_MAP));
     let (watched, stop, config) = (context.clone(), shutdown.clone(), all());
     tasks.spawn(async move { watched.definitions.run(&watched.client, config, &stop).await });
@@ -387,8 +393,16 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
 }
 
 async fn reconcile(context: &Context, queue: &Queue<()>) -> Reconciled {
-    if let Err(error) = cluster_operator::ensure(context).await {
-        warn!(error = chain(&error), "Failed to create ClusterOperator");
+    let claimed = cluster_operator::ensure(context).await;
+    if let Err(error) = &claimed {
+        warn!(error = chain(error), "Failed to create ClusterOperator");
+    }
+    let refusal =
+        claimed.ok().and_then(|it| claim::refusal(&it.metadata, namespace(&context.client)));
+    context.config.health.set_idle(refusal.clone());
+    if let Some(reason) = refusal {
+        warn!(reason, "Left the cluster to another installation");
+        return Reconciled::Retry;
     }
     let outcome = steps::apply_all(context).await;
     if let Err(error) = &outcome {

@@ -97,7 +97,7 @@ impl MachineConfigurations {
         let (api, config) = (Api::all(client.clone()), all().named(label::CLUSTER));
         tasks.spawn(async move { cache.run(api, config, &stopped).await });
         let (cache, stop) = (self.boot_images.clone(), stop.clone());
-        let api = Api::namespaced(client.clone(), label::NAMESPACE);
+        let api = Api::own(client.clone());
         let config = all().named(stamp::CONFIG_MAP);
         tasks.spawn(async move { cache.run(api, config, &stop).await });
     }

@@ -29,12 +29,15 @@ pub const IMAGE: &str = "localhost/mco:latest";
 /// without it belongs to another owner and is left as it is.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "mco");
 
-/// Namespace of all namespaced objects but a few roles.
-const NAMESPACE: &str = label::NAMESPACE;
+/// Place of the name of the namespace of an installation, in the texts of its objects too. [`placed`]
+/// replaces it. Neither names nor images can contain it.
+const NAMESPACE: &str = "{own-namespace}";
 
 /// Settings of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
+    /// Namespace of all namespaced objects but a few roles.
+    pub namespace: String,
     /// Image of all processes.
     pub image: String,
     /// Version that the processes report.
@@ -56,6 +59,7 @@ impl Parameters {
     #[must_use]
     pub fn new(image: &str) -> Self {
         Self {
+            namespace: label::NAMESPACE.to_owned(),
             image: image.to_owned(),
             release: env!("CARGO_PKG_VERSION").to_owned(),
             profile: None,
@@ -122,7 +126,7 @@ pub enum Condition {
 #[must_use]
 pub fn install(parameters: &Parameters) -> Vec<Value> {
     let mut objects = match parameters.order {
-        Order::HandsOff => definitions().into_iter().chain(namespaces()).collect(),
+        Order::HandsOff => definitions().into_iter().chain(namespaces(parameters)).collect(),
         Order::TakeOver(_) => Vec::new(),
     };
     objects.extend(operator(parameters));
@@ -137,20 +141,21 @@ pub fn definitions() -> Vec<Value> {
 
 /// Returns the namespaces.
 #[must_use]
-pub fn namespaces() -> Vec<Value> {
+pub fn namespaces(parameters: &Parameters) -> Vec<Value> {
     let namespace = |name: &str, level: &str| {
+        let mut labels = json!({"pod-security.kubernetes.io/enforce": level});
+        if name == parameters.namespace && name != label::NAMESPACE {
+            labels = with(labels, json!({label::INSTALLATION: ""}));
+        }
         labelled(json!({
             "apiVersion": "v1",
             "kind": "Namespace",
-            "metadata": {
-                "name": name,
-                "labels": {"pod-security.kubernetes.io/enforce": level},
-            },
+            "metadata": {"name": name, "labels": labels},
         }))
     };
     // The daemon runs privileged pods; no pod runs beside the join tokens.
     vec![
-        namespace(NAMESPACE, "privileged"),
+        namespace(&parameters.namespace, "privileged"),
         namespace(mco_api::join_token::NAMESPACE, "restricted"),
     ]
 }
@@ -158,15 +163,22 @@ pub fn namespaces() -> Vec<Value> {
 /// Returns the operator: service account, rights and Deployment.
 #[must_use]
 pub fn operator(parameters: &Parameters) -> Vec<Value> {
-    let conditional: Vec<Value> = conditional().into_iter().map(|(_, object)| object).collect();
-    let objects = rbac::operator(&all_operands(parameters), &conditional);
+    let conditional: Vec<Value> = admission::conditional().into_iter().map(|(_, it)| it).collect();
+    let operands: Vec<Value> =
+        Stage::ALL.iter().flat_map(|stage| of_stage(*stage, parameters)).collect();
+    let objects = rbac::operator(&operands, &conditional);
     let objects = objects.into_iter().chain([workload::operator(parameters)]);
-    objects.map(labelled).collect()
+    objects.map(|object| finished(object, &parameters.namespace)).collect()
 }
 
 /// Returns the objects that the operator creates in a stage, in the order in which it does.
 #[must_use]
 pub fn operands(stage: Stage, parameters: &Parameters) -> Vec<Value> {
+    let objects = of_stage(stage, parameters).into_iter();
+    objects.map(|object| finished(object, &parameters.namespace)).collect()
+}
+
+fn of_stage(stage: Stage, parameters: &Parameters) -> Vec<Value> {
     let process = |name: &str, further: Vec<Value>, services: Vec<Value>, workload: Value| {
         let objects = rbac::process(name).into_iter().chain(further);
         objects.chain(services).chain([workload]).collect::<Vec<_>>()
@@ -174,7 +186,7 @@ pub fn operands(stage: Stage, parameters: &Parameters) -> Vec<Value> {
     let observed = |name: &str, monitoring: Vec<Value>| {
         [workload::metrics_service(name)].into_iter().chain(monitoring).collect::<Vec<_>>()
     };
-    let objects = match stage {
+    match stage {
         Stage::NetworkPolicies => network::policies(),
         Stage::MachineConfigController => process(
             rules::CONTROLLER_NAME,
@@ -194,8 +206,7 @@ pub fn operands(stage: Stage, parameters: &Parameters) -> Vec<Value> {
             vec![workload::server_service()],
             workload::server(parameters),
         ),
-    };
-    objects.into_iter().map(labelled).collect()
+    }
 }
 
 /// Returns the objects of all stages.
@@ -206,9 +217,9 @@ pub fn all_operands(parameters: &Parameters) -> Vec<Value> {
 
 /// Returns the objects that exist only under a condition. They belong to the stage of the controller.
 #[must_use]
-pub fn conditional() -> Vec<(Condition, Value)> {
+pub fn conditional(namespace: &str) -> Vec<(Condition, Value)> {
     let objects = admission::conditional().into_iter();
-    objects.map(|(condition, object)| (condition, labelled(object))).collect()
+    objects.map(|(condition, object)| (condition, finished(object, namespace))).collect()
 }
 
 /// Returns objects as one YAML stream.
@@ -273,6 +284,28 @@ impl ObjectName {
 impl std::fmt::Display for ObjectName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.kind, self.key())
+    }
+}
+
+/// Returns an object of an installation in `namespace`.
+fn finished(object: Value, namespace: &str) -> Value {
+    labelled(placed(object, namespace))
+}
+
+/// Replaces [`NAMESPACE`] in all texts of an object.
+fn placed(value: Value, namespace: &str) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace(NAMESPACE, namespace)),
+        Value::Array(items) => {
+            items.into_iter().map(|item| placed(item, namespace)).collect::<Vec<_>>().into()
+        }
+        Value::Object(members) => {
+            let members = members.into_iter();
+            let members = members
+                .map(|(key, value)| (key.replace(NAMESPACE, namespace), placed(value, namespace)));
+            Value::Object(members.collect())
+        }
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
     }
 }
 

@@ -358,9 +358,10 @@ fn objects(parameters: &Parameters) -> Vec<Operand> {
         let objects = manifests::operands(stage, parameters).into_iter();
         objects.map(move |manifest| operand(stage, None, manifest))
     };
-    let conditional = manifests::conditional().into_iter().map(|(condition, manifest)| {
-        operand(Stage::MachineConfigController, Some(condition), manifest)
-    });
+    let conditional =
+        manifests::conditional(&parameters.namespace).into_iter().map(|(condition, manifest)| {
+            operand(Stage::MachineConfigController, Some(condition), manifest)
+        });
     Stage::ALL.iter().flat_map(of_stage).chain(conditional).collect()
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use mco_api::label;
 use mco_cluster::{CallError, client};
 
 use crate::Context;
@@ -29,9 +28,9 @@ pub enum RootCa {
     "no CA certificates of the API server for spec.rootCAData of the ControllerConfig: the kubeconfig \
      has none, and the ConfigMap {}/kube-root-ca.crt has no ca.crt; set certificate-authority-data \
      in the kubeconfig, or create the ConfigMap",
-    label::NAMESPACE
+    .0
 )]
-struct NoRootCa;
+struct NoRootCa(String);
 
 /// Returns the current CA certificates of the API server.
 pub(crate) async fn fetch(context: &Context) -> Result<String, CallError> {
@@ -46,8 +45,9 @@ pub(crate) async fn fetch(context: &Context) -> Result<String, CallError> {
     if !own.is_empty() {
         return Ok(own);
     }
-    let found = context.bundles.get(&format!("{}/{CONFIG_MAP}", label::NAMESPACE));
+    let namespace = client::namespace(&context.client);
+    let found = context.bundles.get(&format!("{namespace}/{CONFIG_MAP}"));
     let data = found.as_ref().and_then(|found| found.data.as_ref());
     let ca = data.and_then(|data| data.get("ca.crt")).filter(|ca| !ca.is_empty());
-    ca.cloned().ok_or_else(|| CallError::unmade(NoRootCa))
+    ca.cloned().ok_or_else(|| CallError::unmade(NoRootCa(namespace.to_owned())))
 }

@@ -14,7 +14,7 @@ mod shared;
 use std::path::Path;
 
 pub use self::{
-    account::{account, account_kubeconfig, install},
+    account::{account, account_kubeconfig, install, install_in},
     audit::AuditedRequest,
     child::{Process, command, wait},
     embedded::Embedded,

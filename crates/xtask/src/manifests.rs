@@ -24,7 +24,7 @@ fn parameters() -> Parameters {
 #[must_use]
 pub fn files() -> Vec<(String, String)> {
     let plain = [
-        (NAMESPACES, yaml(&namespaces())),
+        (NAMESPACES, yaml(&namespaces(&parameters()))),
         (OPERATOR, yaml(&operator(&parameters()))),
         ("kustomization.yaml", kustomization()),
     ];
@@ -39,12 +39,18 @@ pub fn stream() -> String {
     format!("{HEADER}{}", yaml(&install(&parameters())))
 }
 
+/// Like [`stream`], for an installation in another namespace.
+#[must_use]
+pub fn stream_in(namespace: &str) -> String {
+    yaml(&install(&Parameters { namespace: namespace.to_owned(), ..parameters() }))
+}
+
 /// Returns all objects of an installation, also those that the operator creates, without the CRDs.
 #[must_use]
 pub fn everything() -> Vec<Value> {
     let parameters = parameters();
     let operands = mco_operator::manifests::all_operands(&parameters);
-    namespaces().into_iter().chain(operator(&parameters)).chain(operands).collect()
+    namespaces(&parameters).into_iter().chain(operator(&parameters)).chain(operands).collect()
 }
 
 /// Returns the kustomize base of the folder.

@@ -12,19 +12,18 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::core::v1::{Event, EventSource},
+    api::core::v1::{Event, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{
     Client,
     api::{Patch, PatchParams},
 };
-use mco_api::label;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Level, Note};
-use crate::{Api, CallError, Clock, apply};
+use crate::{Api, CallError, Clock, apply, client::namespace};
 
 /// Time after which a repeated note is a new event.
 const SERIES_WINDOW: Duration = Duration::from_mins(6);
@@ -57,7 +56,10 @@ impl Events {
     }
 
     pub(super) async fn write(&self, note: &Note) -> Result<(), CallError> {
-        let namespace = note.object.namespace.as_deref().unwrap_or(label::NAMESPACE);
+        // Compat: events about cluster-scoped objects are in the operator's namespace
+        // (pkg/controller/common/namespaced_event_recorder.go).
+        let own = namespace(&self.client);
+        let namespace = note.object.namespace.as_deref().unwrap_or(own);
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);
         let key = key(note);
         if let Some(known) = self.find_recent(&key) {
@@ -111,7 +113,10 @@ impl Events {
             ),
             reason: Some(note.reason.to_string()),
             message: Some(truncated(&note.text)),
-            involved_object: note.object.clone(),
+            involved_object: ObjectReference {
+                namespace: Some(namespace.to_owned()),
+                ..note.object.clone()
+            },
             source: Some(EventSource { component: Some(self.component.to_string()), host: None }),
             reporting_component: Some(self.component.to_string()),
             ..Event::default()
@@ -183,6 +188,29 @@ mod tests {
         events.write(&note).await.unwrap();
         events.write(&note).await.unwrap();
         assert_eq!(*methods.lock().unwrap(), [Method::POST, Method::PATCH, Method::POST]);
+    }
+
+    #[tokio::test]
+    async fn events_about_cluster_scoped_objects_are_in_the_namespace_of_the_installation() {
+        let service = |_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, tower::BoxError>>()
+        };
+        let pool =
+            mco_api::MachineConfigPool::new("worker", mco_api::MachineConfigPoolSpec::default());
+        let note = Note::normal(&pool, "SetDesiredConfig", "Targeted node a");
+        for (given, expected) in
+            [("default", mco_api::label::NAMESPACE), ("node-config", "node-config")]
+        {
+            let client = Client::new(tower::service_fn(service), given);
+            assert_eq!(namespace(&client), expected);
+            let events = Events::new(client, Arc::from("test"), Clock::System);
+            let event = events.event(&note, expected);
+            assert_eq!(event.metadata.namespace.as_deref(), Some(expected));
+            let object = event.involved_object;
+            assert_eq!(object.namespace.as_deref(), Some(expected));
+            assert_eq!(object.kind.as_deref(), Some("MachineConfigPool"));
+            assert_eq!(object.name.as_deref(), Some("worker"));
+        }
     }
 
     #[test]

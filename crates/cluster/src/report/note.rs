@@ -4,7 +4,6 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Client, Resource};
-use mco_api::label;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
@@ -62,10 +61,7 @@ impl Note {
         reason: &'static str,
         text: impl fmt::Display,
     ) -> Self {
-        let mut object = object.object_ref(&());
-        // Compat: events about cluster-scoped objects are in the operator's namespace
-        // (pkg/controller/common/namespaced_event_recorder.go).
-        object.namespace.get_or_insert_with(|| label::NAMESPACE.to_owned());
+        let object = object.object_ref(&());
         Self { object, level, reason: Cow::Borrowed(reason), text: text.to_string() }
     }
 }
@@ -136,21 +132,5 @@ impl Reporter {
             let error = chain(&error);
             warn!(kind, name, %reason, error, "Failed to write the event");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use mco_api::{MachineConfigPool, MachineConfigPoolSpec};
-
-    use super::*;
-
-    #[test]
-    fn notes_about_cluster_scoped_objects_are_in_the_operators_namespace() {
-        let pool = MachineConfigPool::new("worker", MachineConfigPoolSpec::default());
-        let note = Note::normal(&pool, "SetDesiredConfig", "Targeted node a");
-        assert_eq!(note.object.namespace.as_deref(), Some(label::NAMESPACE));
-        assert_eq!(note.object.kind.as_deref(), Some("MachineConfigPool"));
-        assert_eq!(note.object.name.as_deref(), Some("worker"));
     }
 }

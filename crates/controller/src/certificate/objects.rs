@@ -28,11 +28,11 @@ const KEY: &str = "tls.key";
 const BUNDLE: &str = "ca-bundle.crt";
 
 fn secrets(context: &Context) -> Api<Secret> {
-    Api::namespaced(context.client.clone(), label::NAMESPACE)
+    Api::own(context.client.clone())
 }
 
 fn maps(context: &Context) -> Api<ConfigMap> {
-    Api::namespaced(context.client.clone(), label::NAMESPACE)
+    Api::own(context.client.clone())
 }
 
 /// Reads the Secret of that name.

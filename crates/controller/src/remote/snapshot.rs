@@ -46,7 +46,7 @@ fn name(key: &str) -> String {
 }
 
 fn secrets(client: &Client) -> Api<Secret> {
-    Api::namespaced(client.clone(), label::NAMESPACE)
+    Api::own(client.clone())
 }
 
 /// Returns the contents that are stored under this key.

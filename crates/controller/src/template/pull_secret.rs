@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use mco_api::{ControllerConfig, InternalReleaseImage, label, meta::ObjectReference};
-use mco_cluster::{Api, Cache, CallError, Queue, Shutdown, watch};
+use mco_cluster::{Api, Cache, CallError, Queue, Shutdown, client, watch};
 use mco_core::template::{RegistryLogin, compact, with_login};
 use tokio::sync::watch as channel;
 
@@ -45,8 +45,8 @@ impl PullSecretWatch {
     pub(super) async fn run(&self, context: &Context, shutdown: &Shutdown) {
         let namespace = |name: &str| Api::<Secret>::namespaced(context.client.clone(), name);
         let only = |name: &str| watch::Config::default().named(name);
-        let registry =
-            self.registry.run(namespace(label::NAMESPACE), only(REGISTRY_SECRET), shutdown);
+        let own = client::namespace(&context.client);
+        let registry = self.registry.run(namespace(own), only(REGISTRY_SECRET), shutdown);
         let mut named = self.named.clone();
         let follow = async {
             loop {
@@ -96,7 +96,9 @@ impl PullSecretWatch {
         if found.is_none() {
             return Ok(Some(text));
         }
-        let Some(registry) = get(context, label::NAMESPACE, REGISTRY_SECRET).await? else {
+        let Some(registry) =
+            get(context, client::namespace(&context.client), REGISTRY_SECRET).await?
+        else {
             return Ok(Some(text));
         };
         let password = registry.data.as_ref().and_then(|data| data.get("password"));

@@ -10,8 +10,9 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use mco_api::label;
-use mco_cluster::{Api, Cache, Note, Queue, Shutdown, queue::Reconciled, report::chain, watch};
+use mco_cluster::{
+    Api, Cache, Note, Queue, Shutdown, client::namespace, queue::Reconciled, report::chain, watch,
+};
 use mco_core::template;
 use tracing::warn;
 
@@ -47,7 +48,7 @@ impl Keys {
 
     /// Watches the ConfigMap until shutdown is requested.
     pub(super) async fn run(&self, context: &Context, shutdown: &Shutdown) {
-        let api = Api::<ConfigMap>::namespaced(context.client.clone(), label::NAMESPACE);
+        let api = Api::<ConfigMap>::own(context.client.clone());
         let config = watch::Config::default().named(CONFIG_MAP);
         let known = async {
             self.maps.ready().await;
@@ -65,7 +66,7 @@ impl Keys {
         if !self.is_known.load(Ordering::Relaxed) || context.own_controller_config().is_none() {
             return Reconciled::Done;
         }
-        let map = self.maps.get(&format!("{}/{CONFIG_MAP}", label::NAMESPACE));
+        let map = self.maps.get(&format!("{}/{CONFIG_MAP}", namespace(&context.client)));
         let data = map.as_ref().and_then(|map| map.data.clone()).unwrap_or_default();
         let has_pool = |role: &&str| context.caches.pools.get(role).is_some();
         let roles: Vec<&str> = ROLES.into_iter().filter(has_pool).collect();

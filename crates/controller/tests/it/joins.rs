@@ -206,7 +206,7 @@ async fn certificates_of_machines_that_joined_are_approved_and_no_others() {
     let client = fleet.client.clone();
     bind_bootstrapper(&client).await;
     let group = format!("system:serviceaccounts:{}", label::NAMESPACE);
-    let bootstrap = acting(&server, &bootstrapper(), &group).await;
+    let bootstrap = acting(&server, &bootstrapper(label::NAMESPACE), &group).await;
     let requests = Api::<CertificateSigningRequest>::all(client.clone());
     let approved =
         async |name: &str| awaited(requests.clone(), name, "is approved", is_approved).await;

@@ -25,6 +25,7 @@ pub struct Credentials {
 /// is no such registry.
 pub(super) fn internal_registry(
     found: &Credentials,
+    namespace: &str,
     base_domain: &str,
 ) -> Result<Option<Bytes>, FactsError> {
     let Some(puller) = found.puller.as_ref().filter(|_| found.has_registry) else {
@@ -32,7 +33,7 @@ pub(super) fn internal_registry(
     };
     let mut auths = Map::new();
     for (name, config) in puller {
-        let object = || format!("Secret openshift-machine-config-operator/{name}");
+        let object = || format!("Secret {namespace}/{name}");
         auths.extend(object_of(config, object, ".dockercfg")?);
     }
     if let Some((kind, config)) = &found.global {

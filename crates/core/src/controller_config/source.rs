@@ -15,17 +15,33 @@ const KUBE_SYSTEM: &str = "kube-system";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// Namespace of the object.
-    pub namespace: &'static str,
+    pub namespace: Cow<'static, str>,
     /// Name of the object.
     pub name: Cow<'static, str>,
 }
 
 const fn fixed(namespace: &'static str, name: &'static str) -> Source {
-    Source { namespace, name: Cow::Borrowed(name) }
+    Source { namespace: Cow::Borrowed(namespace), name: Cow::Borrowed(name) }
 }
 
-/// CA certificates of the config server.
-pub const SERVER_CA: Source = fixed(label::NAMESPACE, label::SERVER_CA);
+/// Returns the ConfigMap of that name in the namespace of an installation.
+#[must_use]
+pub fn own(namespace: &str, name: &'static str) -> Source {
+    Source { namespace: namespace.to_owned().into(), name: Cow::Borrowed(name) }
+}
+
+/// Returns the ConfigMap with the CA certificates of the config server.
+#[must_use]
+pub fn server_ca(namespace: &str) -> Source {
+    own(namespace, label::SERVER_CA)
+}
+
+/// Returns the copy of [`API_SERVER_CA`] for daemons and config servers, which the operator writes.
+#[must_use]
+pub fn kubeconfig_data(namespace: &str) -> Source {
+    own(namespace, "kubeconfig-data")
+}
+
 /// CA certificates that the config server had when the cluster was installed.
 pub const ROOT_CA: Source = fixed(KUBE_SYSTEM, "root-ca");
 /// Progress of the installation.
@@ -47,11 +63,9 @@ pub const API_SERVER_CA: Source = fixed(CONFIG_MANAGED, "kube-apiserver-server-c
 /// CA that signs the certificate with which the API server connects to kubelets.
 pub const KUBELET_SIGNER_CA: Source =
     fixed("openshift-kube-apiserver-operator", "kube-apiserver-to-kubelet-client-ca");
-/// Copy of [`API_SERVER_CA`] for daemons and config servers, which the operator writes.
-pub const KUBECONFIG_DATA: Source = fixed(label::NAMESPACE, "kubeconfig-data");
 
-/// ConfigMaps of OpenShift with fixed names.
-pub const OPENSHIFT: [Source; 11] = [
+/// ConfigMaps of OpenShift with fixed names, beside those of the installation.
+pub const OPENSHIFT: [Source; 10] = [
     ROOT_CA,
     BOOTSTRAP,
     USER_CA,
@@ -62,7 +76,6 @@ pub const OPENSHIFT: [Source; 11] = [
     CLOUD_CONFIG,
     API_SERVER_CA,
     KUBELET_SIGNER_CA,
-    KUBECONFIG_DATA,
 ];
 
 impl fmt::Display for Source {

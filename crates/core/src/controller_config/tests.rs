@@ -51,7 +51,7 @@ fn text(bytes: &Bytes) -> String {
 }
 
 fn of_administrator(name: &'static str) -> Source {
-    Source { namespace: source::CONFIG, name: name.into() }
+    Source { namespace: source::CONFIG.into(), name: name.into() }
 }
 
 fn fails(facts: &Facts) -> String {
@@ -247,7 +247,7 @@ fn the_root_ca_is_that_of_the_config_server_then_that_of_the_installer() {
     assert_eq!(root(&facts), "authority");
     add(&mut facts, &source::ROOT_CA, &[("ca.crt", "installer")]);
     assert_eq!(root(&facts), "installer");
-    add(&mut facts, &source::SERVER_CA, &[("ca-bundle.crt", "server")]);
+    add(&mut facts, &source::server_ca(label::NAMESPACE), &[("ca-bundle.crt", "server")]);
     assert_eq!(root(&facts), "server");
     assert_eq!(server_ca(&facts).as_deref(), Some("server"));
     facts.origin = Origin::Other;

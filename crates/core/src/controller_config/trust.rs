@@ -24,7 +24,7 @@ const END: &str = "-----END CERTIFICATE-----";
 pub(super) fn root_ca(facts: &Facts) -> Bytes {
     let maps = &facts.config_maps;
     let is_used = |found: &&[u8]| facts.origin == Origin::OpenShift && !found.is_empty();
-    let own = maps.key(&source::SERVER_CA, BUNDLE_KEY).filter(is_used);
+    let own = maps.key(&source::server_ca(facts.namespace()), BUNDLE_KEY).filter(is_used);
     let installed = || maps.key(&source::ROOT_CA, "ca.crt").filter(is_used);
     let found = own.or_else(installed);
     found.unwrap_or(facts.authorities.as_bytes()).to_vec().into()
@@ -181,7 +181,7 @@ pub fn kubeconfig_data(facts: &Facts) -> Option<Vec<u8>> {
 /// Returns the certificates that new machines verify the config server with.
 #[must_use]
 pub fn server_ca(facts: &Facts) -> Option<String> {
-    let found = facts.config_maps.key(&source::SERVER_CA, BUNDLE_KEY)?;
+    let found = facts.config_maps.key(&source::server_ca(facts.namespace()), BUNDLE_KEY)?;
     let text = String::from_utf8(found.to_vec()).ok()?;
     (!text.is_empty()).then_some(text)
 }

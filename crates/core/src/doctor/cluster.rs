@@ -1,9 +1,9 @@
 //! Prerequisites: API server, rights, kinds and namespace.
 
+use super::{
+    DefinitionState, Facts, Fetched, Finding, Part, counted, processes::repair, version::minor,
+};
 use k8s_openapi::jiff::SignedDuration;
-use mco_api::label;
-
-use super::{DefinitionState, Facts, Fetched, Finding, Part, counted, version::minor};
 
 /// Oldest supported version of Kubernetes: admission policies are stable since then.
 const OLDEST: (u32, u32) = (1, 30);
@@ -101,7 +101,10 @@ fn definitions(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::error(
             Part::Definitions,
             format!("CustomResourceDefinitions are missing: {}", missing.join(", ")),
-            "run: mco crds | kubectl apply -f -; or start the operator, which installs them",
+            repair(
+                facts,
+                "run: mco crds | kubectl apply -f -; or start the operator, which installs them",
+            ),
         ));
     }
     for definition in all {
@@ -131,14 +134,14 @@ fn definitions(facts: &Facts) -> Vec<Finding> {
 }
 
 fn namespace(facts: &Facts) -> Option<Finding> {
-    let name = label::NAMESPACE;
+    let name = &facts.installed_in;
     match &facts.namespace {
         Fetched::Failed(_) => None,
         Fetched::Absent if facts.is_not_installed() => None,
         Fetched::Absent => Some(Finding::error(
             Part::Namespace,
             format!("the namespace {name} does not exist"),
-            "run: mco install | kubectl apply -f -",
+            format!("run: {}", facts.install()),
         )),
         Fetched::Found(namespace) => {
             let labels = namespace.metadata.labels.as_ref();

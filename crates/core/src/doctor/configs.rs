@@ -28,7 +28,8 @@ pub(super) fn examine(facts: &Facts) -> Vec<Finding> {
 
 fn pools(facts: &Facts) -> Vec<Finding> {
     let Fetched::Found(all) = &facts.pools else { return Vec::new() };
-    let mut found: Vec<Finding> = all.iter().flat_map(|it| pool(it, facts.server_now())).collect();
+    let mut found: Vec<Finding> =
+        all.iter().flat_map(|it| pool(facts, it, facts.server_now())).collect();
     if found.is_empty() && !all.is_empty() {
         let text =
             format!("{} are updated or updating, and none is degraded", counted(all.len(), "pool"));
@@ -37,12 +38,14 @@ fn pools(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn pool(pool: &MachineConfigPool, now: Timestamp) -> Vec<Finding> {
+fn pool(facts: &Facts, pool: &MachineConfigPool, now: Timestamp) -> Vec<Finding> {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let Some(status) = &pool.status else {
         let text = format!("pool {name} has no status");
-        let fix = "see if the controller runs: kubectl logs -n openshift-machine-config-operator \
-                   deployment/machine-config-controller";
+        let fix = format!(
+            "see if the controller runs: kubectl logs -n {} deployment/machine-config-controller",
+            facts.installed_in
+        );
         return vec![Finding::warning(Part::Pools, text, fix)];
     };
     let mut found = Vec::new();

@@ -111,7 +111,7 @@ fn daemon(facts: &Facts, node: &Node) -> Vec<Finding> {
             format!(
                 "see: kubectl get pods -n {namespace} -l k8s-app=machine-config-daemon -o wide \
                  --field-selector spec.nodeName={name}",
-                namespace = label::NAMESPACE,
+                namespace = facts.installed_in,
             ),
         ));
     } else if runs_in_pods(facts) && !has_daemon(facts, name) {

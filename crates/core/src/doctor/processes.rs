@@ -1,16 +1,19 @@
 //! The processes: operator, controller, config server and daemons.
 
-use k8s_openapi::{api::core::v1::Pod, jiff::SignedDuration};
+use k8s_openapi::{
+    api::{coordination::v1::Lease, core::v1::Pod},
+    jiff::SignedDuration,
+};
 use mco_api::{annotation, cluster_operator::ClusterOperatorCondition, label};
 
 use super::{Facts, Finding, Part, age, counted, version::ClusterVersions};
 use crate::status::operator::{Workload, silence_limit};
 
-const INSTALL: &str = "run: mco install | kubectl apply -f -";
+const OPERATOR: &str = "machine-config-operator";
 
 pub(super) fn examine(facts: &Facts) -> Vec<Finding> {
     let mut found = report(facts);
-    found.extend(leader(facts, Part::Operator, "machine-config-operator", label::CLUSTER_OPERATOR));
+    found.extend(leader(facts, Part::Operator, OPERATOR, label::CLUSTER_OPERATOR));
     let controller = "machine-config-controller";
     found.extend(leader(facts, Part::Controller, controller, controller));
     found.extend(daemon_set(facts, Part::Server, "machine-config-server"));
@@ -31,7 +34,7 @@ fn report(facts: &Facts) -> Vec<Finding> {
         return vec![Finding::error(Part::Operator, text, "start the operator, which creates it")];
     };
     let conditions = operator.status.iter().flat_map(|status| &status.conditions);
-    let mut found: Vec<Finding> = conditions.filter_map(condition).collect();
+    let mut found: Vec<Finding> = conditions.filter_map(|it| condition(facts, it)).collect();
     if found.is_empty() {
         found
             .push(Finding::ok(Part::Operator, "the ClusterOperator is Available and not Degraded"));
@@ -39,15 +42,12 @@ fn report(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn condition(condition: &ClusterOperatorCondition) -> Option<Finding> {
+fn condition(facts: &Facts, condition: &ClusterOperatorCondition) -> Option<Finding> {
     let ClusterOperatorCondition { kind, status, reason, message, .. } = condition;
     let text = |state: &str| format!("the ClusterOperator is {state} ({reason}): {message}");
     match (kind.as_str(), status.as_str()) {
         ("Available", "False") => {
-            let fix = format!(
-                "see: kubectl logs -n {} deployment/machine-config-operator",
-                label::NAMESPACE
-            );
+            let fix = format!("see: kubectl logs -n {} deployment/{OPERATOR}", facts.installed_in);
             Some(Finding::error(Part::Operator, text("not Available"), fix))
         }
         ("Degraded", "True") => {
@@ -67,19 +67,11 @@ fn condition(condition: &ClusterOperatorCondition) -> Option<Finding> {
 
 /// Examines a process that elects a leader: its Deployment and its Lease.
 fn leader(facts: &Facts, part: Part, deployment: &str, lease: &str) -> Vec<Finding> {
-    let mut deployments = facts.deployments.items().iter();
-    let found = deployments.find(|it| it.metadata.name.as_deref() == Some(deployment));
-    let mut leases = facts.leases.items().iter();
-    let lease = leases.find(|it| it.metadata.name.as_deref() == Some(lease));
-    let renewed = lease.and_then(|lease| {
-        let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
-        let since = facts.server_now().duration_since(renewed);
-        Some((since, SignedDuration::try_from(silence_limit(lease)).ok()?))
-    });
+    let lease = find_lease(facts, lease);
+    let renewed = lease.and_then(|lease| renewal(facts, lease));
     let is_led = renewed.is_some_and(|(since, limit)| since <= limit);
     let mut findings = Vec::new();
-    let pods =
-        found.map(|it| Workload::of_deployment(it).unwrap_or(Workload { desired: 1, ready: 0 }));
+    let pods = pods_of(facts, deployment);
     match pods {
         None if is_led => {
             findings.push(Finding::ok(part, format!("{deployment} runs, not as a Deployment")));
@@ -91,12 +83,12 @@ fn leader(facts: &Facts, part: Part, deployment: &str, lease: &str) -> Vec<Findi
         }
         None => {
             let text = format!("there is no Deployment {deployment}");
-            findings.push(Finding::error(part, text, INSTALL));
+            findings.push(Finding::error(part, text, advice(facts, deployment)));
         }
         Some(Workload { desired, ready }) if ready < desired => {
             let text = format!("{ready} of {desired} pods of {deployment} are ready");
             let finding = if is_led { Finding::warning } else { Finding::error };
-            findings.push(finding(part, text, logs(deployment)));
+            findings.push(finding(part, text, logs(facts, deployment)));
         }
         Some(_) if is_led || facts.leases.failure().is_some() => {
             findings.push(Finding::ok(part, format!("{deployment} runs")));
@@ -107,19 +99,68 @@ fn leader(facts: &Facts, part: Part, deployment: &str, lease: &str) -> Vec<Findi
         }
         Some(_) if lease.is_none() => {
             let text = format!("{deployment} is ready and holds no Lease");
-            findings.push(Finding::warning(part, text, logs(deployment)));
+            findings.push(Finding::warning(part, text, logs(facts, deployment)));
         }
         Some(_) => {}
     }
     if let Some((since, _)) = renewed.filter(|_| !is_led) {
         let text = format!("{deployment} has not renewed its Lease for {}", age(since));
-        findings.push(Finding::error(part, text, logs(deployment)));
+        findings.push(Finding::error(part, text, logs(facts, deployment)));
     }
     findings
 }
 
-fn logs(name: &str) -> String {
-    let namespace = label::NAMESPACE;
+fn find_lease<'f>(facts: &'f Facts, name: &str) -> Option<&'f Lease> {
+    facts.leases.items().iter().find(|it| it.metadata.name.as_deref() == Some(name))
+}
+
+/// Returns the time since a Lease was renewed, and the time after which its holder is silent.
+fn renewal(facts: &Facts, lease: &Lease) -> Option<(SignedDuration, SignedDuration)> {
+    let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+    let since = facts.server_now().duration_since(renewed);
+    Some((since, SignedDuration::try_from(silence_limit(lease)).ok()?))
+}
+
+/// Returns the pods of a Deployment; `None` if it does not exist.
+fn pods_of(facts: &Facts, deployment: &str) -> Option<Workload> {
+    let mut deployments = facts.deployments.items().iter();
+    let found = deployments.find(|it| it.metadata.name.as_deref() == Some(deployment))?;
+    Some(Workload::of_deployment(found).unwrap_or(Workload { desired: 1, ready: 0 }))
+}
+
+/// Returns the fix of a missing workload: the operator creates those of the other processes.
+fn advice(facts: &Facts, name: &str) -> String {
+    let install = format!("run: {}", facts.install());
+    if name == OPERATOR { install } else { repair(facts, &install) }
+}
+
+/// Returns the fix of a missing object that the operator creates by itself: `otherwise` if there is no
+/// operator.
+pub(super) fn repair(facts: &Facts, otherwise: &str) -> String {
+    let lease = find_lease(facts, label::CLUSTER_OPERATOR);
+    let is_led =
+        lease.and_then(|lease| renewal(facts, lease)).is_some_and(|(since, limit)| since <= limit);
+    let namespace = &facts.installed_in;
+    match pods_of(facts, OPERATOR) {
+        None if is_led => {
+            "wait: the operator creates it again within seconds; if it does not, see the \
+                           log of the operator"
+                .to_owned()
+        }
+        None => otherwise.to_owned(),
+        Some(pods) if pods.ready > 0 => format!(
+            "wait: the operator creates it again within seconds; if it does not, see: kubectl logs -n \
+             {namespace} deployment/{OPERATOR}"
+        ),
+        Some(_) => format!(
+            "let the operator run, which creates it; see: kubectl describe pods -n {namespace} -l \
+             k8s-app={OPERATOR}"
+        ),
+    }
+}
+
+fn logs(facts: &Facts, name: &str) -> String {
+    let namespace = &facts.installed_in;
     format!(
         "see: kubectl describe pods -n {namespace} -l k8s-app={name}; kubectl logs -n {namespace} -l \
          k8s-app={name}"
@@ -146,7 +187,7 @@ fn daemon_set(facts: &Facts, part: Part, name: &str) -> Option<Finding> {
         return Some(if runs_outside(facts) {
             Finding::ok(part, format!("{name} does not run in pods of this cluster"))
         } else {
-            Finding::error(part, format!("there is no DaemonSet {name}"), INSTALL)
+            Finding::error(part, format!("there is no DaemonSet {name}"), advice(facts, name))
         });
     };
     let Some(Workload { desired, ready }) = Workload::of_daemon_set(found) else {
@@ -165,7 +206,7 @@ fn daemon_set(facts: &Facts, part: Part, name: &str) -> Option<Finding> {
             text,
             format!(
                 "see the nodeSelector: kubectl get daemonset {name} -n {} -o yaml",
-                label::NAMESPACE
+                facts.installed_in
             ),
         )
     } else if ready >= desired {
@@ -174,20 +215,20 @@ fn daemon_set(facts: &Facts, part: Part, name: &str) -> Option<Finding> {
         Finding::error(
             part,
             format!("no pod of {name} is ready: new machines get no config"),
-            logs(name),
+            logs(facts, name),
         )
     } else {
         let text = format!("{ready} of {desired} pods of {name} are ready");
-        Finding::error(part, text, logs(name))
+        Finding::error(part, text, logs(facts, name))
     })
 }
 
 /// Reports containers that do not start, with the reason of the kubelet.
 fn failing_pods(facts: &Facts) -> Vec<Finding> {
-    facts.pods.items().iter().filter_map(failing_pod).collect()
+    facts.pods.items().iter().filter_map(|pod| failing_pod(facts, pod)).collect()
 }
 
-fn failing_pod(pod: &Pod) -> Option<Finding> {
+fn failing_pod(facts: &Facts, pod: &Pod) -> Option<Finding> {
     let process = pod.metadata.labels.as_ref()?.get(label::APP)?;
     let part = match process.as_str() {
         "machine-config-operator" => Part::Operator,
@@ -203,7 +244,7 @@ fn failing_pod(pod: &Pod) -> Option<Finding> {
     let state = failing.next()?;
     let reason = state.reason.as_deref().unwrap_or("waiting");
     let message = state.message.as_deref().unwrap_or_default();
-    let namespace = label::NAMESPACE;
+    let namespace = &facts.installed_in;
     Some(Finding::error(
         part,
         format!("pod {name} does not start: {reason} {message}").trim_end().to_owned(),
@@ -220,8 +261,8 @@ fn versions(facts: &Facts) -> Option<Finding> {
         facts.pods.items(),
         &[],
     );
-    let fix = "wait for the upgrade, or apply the manifests of one version: mco install | kubectl apply \
-               -f -";
+    let fix =
+        format!("wait for the upgrade, or apply the manifests of one version: {}", facts.install());
     if let Some(skew) = versions.image_skew() {
         return Some(Finding::warning(Part::Operator, skew, fix));
     }

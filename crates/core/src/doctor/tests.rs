@@ -177,7 +177,7 @@ fn an_unreachable_api_server_is_the_only_finding() {
 /// An edit of the healthy cluster, and parts of the one problem that follows.
 type Case = (&'static str, fn(&mut Facts), &'static [&'static str]);
 
-const CASES: [Case; 24] = [
+const CASES: [Case; 28] = [
     (
         "an old Kubernetes",
         |facts| facts.kubernetes = Ok("v1.29.1".to_owned()),
@@ -190,8 +190,16 @@ const CASES: [Case; 24] = [
     ),
     (
         "a missing kind",
-        |facts| facts.definitions = empty().definitions,
+        |facts| {
+            facts.definitions = empty().definitions;
+            (facts.leases, facts.deployments) = (empty().leases, empty().deployments);
+        },
         &["error kinds: CustomResourceDefinitions are missing: machineconfigs", "mco crds |"],
+    ),
+    (
+        "a missing kind, which the operator creates again",
+        |facts| facts.definitions = empty().definitions,
+        &["error kinds: CustomResourceDefinitions are missing: machineconfigs", "-> wait: the"],
     ),
     (
         "a kind of another owner",
@@ -251,6 +259,40 @@ const CASES: [Case; 24] = [
             facts.deployments = Fetched::Found(vec![deployment("machine-config-controller", 1)]);
         },
         &["error operator: there is no Deployment machine-config-operator -> run: mco install"],
+    ),
+    (
+        "a missing controller, which the operator creates again",
+        |facts| {
+            facts.leases = Fetched::Found(vec![lease("machine-config", &fresh())]);
+            facts.deployments = Fetched::Found(vec![deployment("machine-config-operator", 1)]);
+        },
+        &[
+            "error controller: there is no Deployment machine-config-controller -> wait: the operator",
+        ],
+    ),
+    (
+        "missing daemons, and an operator that does not run",
+        |facts| {
+            facts.deployments = Fetched::Found(vec![
+                deployment("machine-config-operator", 0),
+                deployment("machine-config-controller", 1),
+            ]);
+            facts.daemon_sets = Fetched::Found(vec![daemon_set("machine-config-server", 1)]);
+        },
+        &["error daemons: there is no DaemonSet machine-config-daemon -> let the operator run"],
+    ),
+    (
+        "an operator that is not deployed, in another namespace",
+        |facts| {
+            facts.installed_in = "node-config".to_owned();
+            facts.leases = Fetched::Found(vec![lease("machine-config-controller", &fresh())]);
+            facts.deployments = Fetched::Found(vec![deployment("machine-config-controller", 1)]);
+            facts.daemon_sets = Fetched::Found(vec![daemon_set("machine-config-daemon", 1)]);
+        },
+        &[
+            "there is no Deployment machine-config-operator -> run: mco install --namespace node-config",
+            "there is no DaemonSet machine-config-server -> run: mco install --namespace node-config",
+        ],
     ),
     (
         "a server without pods",

@@ -11,7 +11,7 @@ mod fault;
 mod subject;
 
 use k8s_openapi::jiff::Timestamp;
-use mco_api::{join_token, label};
+use mco_api::join_token;
 
 pub use self::{
     claim::{CLAIM_LIMIT, Claim, RECOVERY_LIMIT},
@@ -113,16 +113,17 @@ impl Verdict {
     }
 }
 
-/// Returns the user name of the credential that new machines share.
+/// Returns the user name of the credential that new machines share, in an installation's namespace.
 #[must_use]
-pub fn bootstrapper() -> String {
-    format!("system:serviceaccount:{}:{}", label::NAMESPACE, join_token::BOOTSTRAPPER)
+pub fn bootstrapper(namespace: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{}", join_token::BOOTSTRAPPER)
 }
 
 /// Checks a request; `None` if it is not the request of a kubelet. `node` is the node of the name in
-/// the subject, if it exists.
+/// the subject, if it exists, and `namespace` that of the installation.
 #[must_use]
 pub fn approve(
+    namespace: &str,
     request: &CertificateRequest,
     node: Option<&NodeFacts>,
     evidence: Evidence<'_>,
@@ -137,7 +138,7 @@ pub fn approve(
         _ => return None,
     };
     let mut faults = request.subject.faults();
-    faults.extend(requestor_fault(request, kind, name));
+    faults.extend(requestor_fault(namespace, request, kind, name));
     faults.extend(usage_fault(request, kind));
     let mut claim = None;
     match kind {
@@ -156,13 +157,14 @@ pub fn approve(
 }
 
 fn requestor_fault(
+    namespace: &str,
     request: &CertificateRequest,
     kind: RequestKind,
     node: &str,
 ) -> Option<ApprovalFault> {
     let (user, group) = match kind {
         RequestKind::First => {
-            (bootstrapper(), format!("system:serviceaccounts:{}", label::NAMESPACE))
+            (bootstrapper(namespace), format!("system:serviceaccounts:{namespace}"))
         }
         RequestKind::Renewal | RequestKind::Serving => {
             (format!("{NODE_USER}{node}"), NODES_GROUP.to_owned())

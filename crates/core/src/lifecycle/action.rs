@@ -47,6 +47,8 @@ pub enum Action {
     Abandon,
     /// Create the force file at the request of the administrator.
     Force,
+    /// Remove the daemon's own files at the request of the administrator.
+    Forget,
     /// Reboot the machine into this config.
     Reboot(String),
     /// Close a recorded update, which its reboot has completed.

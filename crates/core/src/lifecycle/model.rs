@@ -301,6 +301,9 @@ impl World {
                 world.disk.force = true;
                 world.node.recover = None;
             })],
+            Action::Forget => vec![self.done().with(|world| {
+                world.node.recover = Some(Recovery::Forgotten);
+            })],
             Action::Reboot(config) => self.reboots(config),
             Action::Close => vec![self.done().with(|world| world.disk.update = None)],
             Action::CheckHealth => self.checks(),
@@ -532,6 +535,7 @@ fn label(action: &Action) -> &'static str {
         Action::Undo => "undo",
         Action::Abandon => "abandon",
         Action::Force => "force",
+        Action::Forget => "forget",
         Action::Reboot(_) => "reboot",
         Action::Close => "close",
         Action::CheckHealth => "check health",

@@ -417,6 +417,19 @@ fn the_administrator_forces_a_node_by_an_annotation() {
 }
 
 #[test]
+fn a_node_is_forgotten_when_no_update_is_recorded_and_left_alone_from_then_on() {
+    let mut node = Node::new(&format!("{UPDATE} recover=forget"), on_disk(Some("a")));
+    assert_eq!(node.turn(Outcome::Started, 0).0, Action::Forget);
+    node.annotations = format!("{UPDATE} recover=forgotten");
+    node.disk = on_disk(None);
+    assert_eq!(node.turn(Outcome::Done, 1).0, Action::Wait);
+    assert_eq!(node.turn(Outcome::Woken(Wake::Change), 2).0, Action::Wait);
+    let mut unfinished = Node::new(&format!("{UPDATE} recover=forget"), on_disk(Some("a")));
+    unfinished.disk.unreadable = Some("broken".to_owned());
+    assert!(!matches!(unfinished.turn(Outcome::Started, 0).0, Action::Forget));
+}
+
+#[test]
 fn an_update_that_cannot_be_read_is_reported_until_it_is_abandoned() {
     let mut node = Node::new(UPDATE, on_disk(Some("a")));
     node.disk.unreadable = Some("damaged".to_owned());

@@ -61,7 +61,16 @@ impl Turn<'_> {
                 let phase = self.state.phase;
                 return self.act(phase, Action::Force);
             }
-            Some(Recovery::Other(_)) | None => {}
+            Some(Recovery::Forgotten) => {
+                let phase = self.state.phase;
+                return self.wait(phase, VERIFY_INTERVAL);
+            }
+            // An update that has begun is completed first: it may be half of a machine.
+            Some(Recovery::Forget) if !self.has_begun() => {
+                let phase = self.state.phase;
+                return self.act(phase, Action::Forget);
+            }
+            Some(Recovery::Forget | Recovery::Other(_)) | None => {}
         }
         match (&self.seen.disk.unreadable, &self.seen.disk.update) {
             (Some(why), _) if self.seen.node.is_some() => {
@@ -71,6 +80,11 @@ impl Turn<'_> {
             (None, Some(update)) => self.unfinished(update),
             (None, None) => self.settled(),
         }
+    }
+
+    /// Returns true if the disk has the record of an update that is not complete.
+    fn has_begun(&self) -> bool {
+        self.seen.disk.update.is_some() || self.seen.disk.unreadable.is_some()
     }
 
     /// Remembers that the disk has a config.

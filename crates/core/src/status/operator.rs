@@ -40,6 +40,8 @@ pub struct OperatorView<'a> {
     pub failure: Option<(&'static str, String)>,
     /// All pools of the cluster, ordered by name.
     pub pools: &'a [&'a MachineConfigPool],
+    /// Namespace of the installation.
+    pub namespace: &'a str,
     /// State of the controller.
     pub controller: &'a ControllerState,
     /// Deployment of the controller, if the cluster has one.
@@ -161,10 +163,10 @@ fn stopped_controller(view: &OperatorView<'_>) -> Option<String> {
         // Without a Lease only the Deployment tells of the controller.
         ControllerState::NoLease => {
             let workload = view.controller_workload.filter(|workload| workload.is_down())?;
-            Some(workload.cause("Deployment", "machine-config-controller"))
+            Some(workload.cause("Deployment", view.namespace, "machine-config-controller"))
         }
         ControllerState::Silent { holder, limit } => {
-            let lease = format!("Lease {}/{}", label::NAMESPACE, label::CONTROLLER_CONFIG);
+            let lease = format!("Lease {}/{}", view.namespace, label::CONTROLLER_CONFIG);
             let seconds = limit.as_secs();
             Some(if holder.is_empty() {
                 format!("no process has held the {lease} for {seconds}s")
@@ -177,7 +179,7 @@ fn stopped_controller(view: &OperatorView<'_>) -> Option<String> {
 
 fn stopped_server(view: &OperatorView<'_>) -> Option<String> {
     let workload = view.server_workload.filter(|workload| workload.is_down())?;
-    Some(workload.cause("DaemonSet", "machine-config-server"))
+    Some(workload.cause("DaemonSet", view.namespace, "machine-config-server"))
 }
 
 fn progressing(

@@ -1,7 +1,17 @@
 //! Carries out one action of the daemon.
 
-use mco_api::{RenderedName, annotation};
-use mco_apply::{confirm, execute::FORCE_FILE, ledger};
+use std::collections::BTreeMap;
+
+use mco_api::{
+    RenderedName,
+    annotation::{self, Recovery},
+};
+use mco_apply::{
+    confirm,
+    execute::FORCE_FILE,
+    forget::{self, Unfinished},
+    ledger,
+};
 use mco_core::{
     lifecycle::{Action, CheckResult, Outcome, Phase},
     status::update_conditions::UpdateEvent,
@@ -45,6 +55,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             Action::Continue(_) | Action::ApplyAgain | Action::Undo => self.resume(&action).await,
             Action::Abandon => self.abandon().await,
             Action::Force => self.force().await,
+            Action::Forget => self.forget().await,
             Action::Reboot(config) => self.reboot_into(config).await,
             Action::Close => {
                 self.report_event(UpdateEvent::Rebooted);
@@ -109,6 +120,21 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.cluster.publish_event(EventType::Warning, "ForceFileCreated", &text).await;
         let key = annotation::RECOVER.name().to_owned();
         self.annotate([(key, None)].into()).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Removes the daemon's own files from the machine at the request of the administrator.
+    async fn forget(&mut self) -> Result<Outcome, SyncError> {
+        self.stop_drift_watch().await;
+        (self.current, self.preparation) = (None, None);
+        let removed = self.on_host(|host| forget::forget(host, Unfinished::Refuse)).await??;
+        let text =
+            "Removed the records of this program; the files and units of MachineConfigs stay";
+        warn!(removed = removed.len(), "{text}");
+        self.cluster.publish_event(EventType::Normal, "NodeForgotten", text).await;
+        let mut answer = BTreeMap::new();
+        annotation::RECOVER.set(&mut answer, &Recovery::Forgotten);
+        self.annotate(answer.into_iter().map(|(key, value)| (key, Some(value))).collect()).await?;
         Ok(Outcome::Done)
     }
 

@@ -7,7 +7,7 @@ use mco_api::{
     annotation::{self, AnnotationError, DaemonState, DrainVerb},
     name::NameError,
 };
-use mco_apply::{disk::DiskError, execute::ExecuteError, ledger::LedgerError};
+use mco_apply::{disk::DiskError, execute::ExecuteError, forget::ForgetError, ledger::LedgerError};
 use mco_cluster::report::chain;
 use mco_core::{
     drain::in_words,
@@ -114,6 +114,9 @@ pub enum SyncError {
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The daemon's own files cannot be removed.
+    #[error(transparent)]
+    Forget(#[from] ForgetError),
     /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
@@ -162,6 +165,7 @@ impl SyncError {
             | Self::Annotation(_)
             | Self::Disk(_)
             | Self::Ledger(_)
+            | Self::Forget(_)
             | Self::Root(_)
             | Self::System(_)
             | Self::Watch(_)
@@ -207,9 +211,11 @@ impl SyncError {
             Self::Execute(_) => "ApplyFailed",
             Self::NoDesiredConfig => "NoDesiredConfig",
             Self::Name(_) | Self::Annotation(_) => "BadAnnotation",
-            Self::Disk(_) | Self::Ledger(_) | Self::Root(_) | Self::UnreadableUpdate(_) => {
-                "DiskFailed"
-            }
+            Self::Disk(_)
+            | Self::Ledger(_)
+            | Self::Forget(_)
+            | Self::Root(_)
+            | Self::UnreadableUpdate(_) => "DiskFailed",
             Self::System(_) => "SystemFailed",
             Self::Watch(_) => "WatchFailed",
             Self::Certificates(_) => "CertificatesFailed",
@@ -249,6 +255,7 @@ impl SyncError {
             | Self::Annotation(_)
             | Self::Disk(_)
             | Self::Ledger(_)
+            | Self::Forget(_)
             | Self::Root(_)
             | Self::System(_)
             | Self::Watch(_)

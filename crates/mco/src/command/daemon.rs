@@ -248,6 +248,7 @@ async fn manage(
         own.clone()
     });
     let log_root = tree.try_clone()?;
+    let namespace = client::namespace(&own).to_owned();
     let host = Host { root: tree, system: SystemdSystem::open(root)? };
     let mut around = with_metrics(Clients { own, node: node_client.clone() }, node_client);
     around.limits.reboot = Some(REBOOT_LIMIT);
@@ -260,7 +261,7 @@ async fn manage(
         .inspect_err(|error| warn!(error = chain(error), "Failed to find the path of this program"))
         .ok();
     Box::pin(mco_daemon::run(node, host, around, shutdown)).await;
-    if let Err(error) = previous_logs::save(&log_root) {
+    if let Err(error) = previous_logs::save(&log_root, &namespace) {
         warn!(error = chain(&error), "Failed to save the log");
     }
     Ok(())

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     print::{self, Screen},
-    remote::{self, Connection},
+    remote::{self, Connection, installation},
 };
 
 /// Check the prerequisites and the health of every part; changes nothing
@@ -50,7 +50,7 @@ enum Output {
 /// Examines the cluster and prints the findings.
 pub(crate) fn run(args: &DoctorArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let findings = remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = installation::enter_if_found(args.connection.client().await?).await;
         Ok(doctor::examine(&gather::facts(&client).await))
     })?;
     let (errors, warnings) =

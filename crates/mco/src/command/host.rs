@@ -2,6 +2,7 @@
 
 mod apply;
 mod confirm;
+mod forget;
 pub(crate) mod once;
 pub(crate) mod pivot;
 mod plan;
@@ -33,6 +34,7 @@ enum HostCommand {
     Rollback(rollback::RollbackArgs),
     Status(status::StatusArgs),
     Recover(recover::RecoverArgs),
+    Forget(forget::ForgetArgs),
     Watch(watch::WatchArgs),
     Confirm(confirm::ConfirmArgs),
     Pivot(pivot::PivotArgs),
@@ -46,6 +48,7 @@ Examples:
   mco host rollback                               undo the last apply
   mco host status                                 config, unfinished update, and ways out of it
   mco host recover undo                           leave an unfinished update: resume, undo, abandon
+  mco host forget                                 remove the records of mco; the config stays
   mco host watch                                  print drift until Ctrl-C
   mco host apply -f manifests/ --root /mnt --yes  a machine that is not running, by its disk
   mco host apply -f config.ign --yes              an Ignition config
@@ -93,6 +96,7 @@ pub(crate) fn run(
         HostCommand::Rollback(args) => rollback::run(args, screen),
         HostCommand::Status(args) => status::run(args, screen),
         HostCommand::Recover(args) => recover::run(args, screen),
+        HostCommand::Forget(args) => forget::run(args, screen),
         HostCommand::Watch(args) => watch::run(args, verbose, screen),
         HostCommand::Confirm(args) => confirm::run(args, screen),
         HostCommand::Pivot(args) => pivot::run(args, screen),

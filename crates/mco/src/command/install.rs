@@ -1,23 +1,29 @@
 //! `mco install`: prints the manifests that install `mco` into a cluster.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{io::Write as _, process::ExitCode, time::Duration};
 
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
+use mco_api::{join_token, label};
 use mco_cluster::{CallError, report::chain};
 use mco_operator::manifests::{self, IMAGE, ObjectName, Parameters};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::{
-    print::Screen,
+    error::error_with_hint,
+    print::{self, Screen},
     process::TakeoverArgs,
-    remote::{self, Connection},
+    remote::{self, Connection, installation},
 };
 
 /// Field manager of a dry run.
 const MANAGER: &str = "mco";
+
+/// Time that a cluster has to tell of its installation.
+const CHECK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Print the manifests that install mco into a cluster: kinds, namespaces and the operator, which
 /// deploys everything else
@@ -35,6 +41,16 @@ pub(crate) struct InstallArgs {
     /// Image of all processes
     #[arg(long, default_value = IMAGE, value_name = "IMAGE")]
     image: String,
+    /// Namespace of all processes and of their objects. With a cluster at hand, the command fails if an
+    /// installation is in another namespace
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = label::NAMESPACE,
+        value_parser = parse_namespace,
+        conflicts_with = "take_over"
+    )]
+    namespace: String,
     #[command(flatten)]
     takeover: TakeoverArgs,
     /// Format of the manifests
@@ -52,6 +68,7 @@ Examples:
   mco install | kubectl apply -f -
   mco install --image registry.example/mco:1 --join-tokens required | kubectl apply -f -
   mco install --dry-run=server --kubeconfig admin.kubeconfig
+  mco install --namespace node-config | kubectl apply -f -
   mco install --take-over --adopt-build | kubectl apply -f -
 
 Nodes keep running as they are: nothing is drained, restarted or rebooted. docs/install.md has all steps;
@@ -60,12 +77,16 @@ docs/takeover.md has those of a cluster that another operator runs.";
 /// Prints the manifests, or the result of a dry run.
 pub(crate) fn run(args: &InstallArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let parameters = Parameters {
+        namespace: args.namespace.clone(),
         profile: args.profile.as_deref().map(Into::into),
         join_tokens: args.join_tokens.as_deref().map(Into::into),
         order: args.takeover.order(),
         ..Parameters::new(&args.image)
     };
     let objects = manifests::install(&parameters);
+    if args.namespace != label::NAMESPACE || args.dry_run.is_some() {
+        remote::block_on(check_installation(args))?;
+    }
     if args.dry_run.is_some() {
         return remote::block_on(dry_run(args, &objects, screen));
     }
@@ -76,6 +97,56 @@ pub(crate) fn run(args: &InstallArgs, screen: &mut Screen<'_>) -> anyhow::Result
         write!(screen, "{}", manifests::yaml(&objects))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails if an installation is in another namespace: only one operator may lead. Without a cluster
+/// that answers, nothing is checked.
+async fn check_installation(args: &InstallArgs) -> anyhow::Result<()> {
+    let found = match args.connection.client().await {
+        Ok(client) => timeout(CHECK_LIMIT, installation::find(&client)).await,
+        Err(_) => return Ok(()),
+    };
+    let why = match found {
+        Ok(Ok(found)) => return check_namespace(args, found),
+        Ok(Err(error)) => format!("{error:#}"),
+        Err(_) => "it does not answer".to_owned(),
+    };
+    print::note(&format!("installations in the cluster were not checked: {why}"));
+    Ok(())
+}
+
+fn check_namespace(args: &InstallArgs, found: Option<String>) -> anyhow::Result<()> {
+    let Some(other) = found.filter(|found| *found != args.namespace) else { return Ok(()) };
+    let upgrade = if other == label::NAMESPACE {
+        "leave out --namespace".to_owned()
+    } else {
+        format!("use --namespace {other}")
+    };
+    Err(error_with_hint(
+        format!("the cluster has an installation in namespace {other}, and can have only one"),
+        format!("{upgrade} to upgrade it, or remove it first with `mco uninstall --yes`"),
+    ))
+}
+
+/// Parses the name of a namespace.
+fn parse_namespace(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty()
+        && text.len() <= 63
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    if !is_name {
+        return Err(
+            "a name of at most 63 lower-case letters, digits and hyphens is expected".into()
+        );
+    }
+    let is_reserved = text == "default" || text.starts_with("kube-");
+    if is_reserved || text == join_token::NAMESPACE {
+        return Err("this namespace has other objects; name one of its own".into());
+    }
+    Ok(text.to_owned())
 }
 
 /// Sends each object as a dry run. Fails if the API server rejects one.

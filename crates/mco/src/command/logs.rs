@@ -7,15 +7,14 @@ use futures::{AsyncBufReadExt as _, AsyncReadExt as _, StreamExt as _, TryStream
 use http::Request;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt as _, api::ListParams};
-use mco_api::label;
-use mco_cluster::{Api, Shutdown};
+use mco_cluster::{Api, Shutdown, client::namespace};
 use tokio::sync::mpsc;
 
 use crate::{
     duration,
     error::error_with_hint,
     print::{self, Screen},
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Print the log of the controller, the operator, the config servers, or the daemon of a node
@@ -80,7 +79,7 @@ struct Source {
 /// Prints the logs.
 pub(crate) fn run(args: &LogsArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = args.connection.installed(Access::Read).await?;
         let sources = find(args, &client).await?;
         let shutdown = Shutdown::on_signals()?;
         let (sender, mut lines) = mpsc::channel(WAITING_LINES);
@@ -115,7 +114,7 @@ pub(crate) fn run(args: &LogsArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
 async fn find(args: &LogsArgs, client: &Client) -> anyhow::Result<Vec<Source>> {
     let component = COMPONENTS.iter().find(|(name, app)| args.name == *name || args.name == *app);
     let app = component.map_or("machine-config-daemon", |(_, app)| app);
-    let api: Api<Pod> = Api::namespaced(client.clone(), label::NAMESPACE);
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace(client));
     let params = ListParams::default().labels(&format!("{APP}={app}"));
     let pods = api.list(&params).await.map_err(remote::call_error)?.items;
     let node = component.is_none().then_some(args.name.as_str());
@@ -133,7 +132,7 @@ async fn find(args: &LogsArgs, client: &Client) -> anyhow::Result<Vec<Source>> {
             ),
         ),
         None => error_with_hint(
-            format!("namespace {} has no pod of {app}", label::NAMESPACE),
+            format!("namespace {} has no pod of {app}", namespace(client)),
             format!("`{program} doctor` says what is missing"),
         ),
     })
@@ -166,7 +165,7 @@ async fn read(
     source: &Source,
     lines: mpsc::Sender<String>,
 ) -> anyhow::Result<()> {
-    let request = Request::get(path(args, source)).body(Vec::new())?;
+    let request = Request::get(path(args, namespace(client), source)).body(Vec::new())?;
     let mut log = client.request_stream(request).await.map_err(remote::call_error)?;
     loop {
         let mut line = Vec::new();
@@ -183,7 +182,7 @@ async fn read(
 }
 
 /// Returns the path of a log, with the options.
-fn path(args: &LogsArgs, source: &Source) -> String {
+fn path(args: &LogsArgs, namespace: &str, source: &Source) -> String {
     let flag = |is_set: bool| is_set.then(|| "true".to_owned());
     let options = [
         ("follow", flag(args.follow)),
@@ -195,8 +194,7 @@ fn path(args: &LogsArgs, source: &Source) -> String {
     let options =
         options.into_iter().filter_map(|(name, value)| Some(format!("&{name}={}", value?)));
     format!(
-        "/api/v1/namespaces/{}/pods/{}/log?container={}{}",
-        label::NAMESPACE,
+        "/api/v1/namespaces/{namespace}/pods/{}/log?container={}{}",
         source.pod,
         source.container,
         options.collect::<String>()

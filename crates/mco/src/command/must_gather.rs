@@ -12,7 +12,7 @@ use self::collect::Collector;
 use crate::{
     error::error_with_hint,
     print::{self, Screen},
-    remote::{self, Connection},
+    remote::{self, Connection, installation},
 };
 
 /// Write objects and logs of the cluster into a directory, without secrets
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &MustGatherArgs, screen: &mut Screen<'_>) -> anyhow::Res
         ));
     }
     let failures = remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = installation::enter_if_found(args.connection.client().await?).await;
         let root = Root::create(dir)
             .with_context(|| format!("failed to create directory {}", dir.display()))?;
         let mut collector = Collector::new(client, root, args.tail);

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::{core::v1::ConfigMap, discovery::v1::EndpointSlice};
 use kube::{Client, api::ListParams};
 use mco_api::{ControllerConfig, label};
-use mco_cluster::{Api, Clock};
+use mco_cluster::{Api, Clock, client::namespace};
 use mco_core::join::{
     StoredToken, TokenText,
     pointer::{Pointer, default_server, server_url},
@@ -18,7 +18,7 @@ use super::token;
 use crate::{
     error::error_with_hint,
     print::{self, Screen},
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Member of the ConfigMap with the CA certificates of the server.
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &PointerArgs, screen: &mut Screen<'_>) -> anyhow::Result
     let token = args.token.as_deref().map(|text| TokenText::parse(text.trim())).transpose()?;
     let server = args.server.as_deref().map(server_url).transpose()?;
     remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = args.connection.installed(Access::Read).await?;
         check_token(args, token.as_ref(), &client).await?;
         let server = match server {
             Some(server) => server,
@@ -183,12 +183,12 @@ fn server_of(kubeconfig: &str) -> Option<String> {
 
 /// Fetches the CA certificates of the server.
 async fn fetch_ca(client: &Client) -> anyhow::Result<String> {
-    let maps = Api::<ConfigMap>::namespaced(client.clone(), label::NAMESPACE);
+    let maps = Api::<ConfigMap>::own(client.clone());
     let map = maps.get_opt(label::SERVER_CA).await.map_err(remote::call_error)?;
     let ca = map.and_then(|map| map.data?.remove(CA_BUNDLE)).filter(|ca| !ca.trim().is_empty());
     let named = format!(
         "ConfigMap {}/{} has no {CA_BUNDLE}; the controller writes it",
-        label::NAMESPACE,
+        namespace(client),
         label::SERVER_CA
     );
     ca.context(named)

@@ -21,7 +21,7 @@ use crate::{
     error::error_with_hint,
     print::Screen,
     process,
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
     up::{
         display::{self, ClusterWatch, DisplayMode, Part},
         terminal::Terminal,
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &StatusArgs, screen: &mut Screen<'_>) -> anyhow::Result<
         return Err(error_with_hint("--watch prints tables only", hint));
     }
     remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = args.connection.installed(Access::Read).await?;
         // Fetched first, so that an unreachable cluster is an error and not an empty screen.
         let view = fetch(&client, args.name.as_deref()).await?;
         let code = if view.is_updated() { ExitCode::SUCCESS } else { ExitCode::from(2) };

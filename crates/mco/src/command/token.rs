@@ -14,6 +14,7 @@ use mco_api::{ControllerConfig, annotation, join_token, label};
 use mco_cluster::Api;
 use mco_core::join::{StoredToken, token::secret_name};
 
+pub(crate) use self::create::issue;
 use crate::{
     error::error_with_hint,
     print::Screen,

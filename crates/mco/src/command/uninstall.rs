@@ -1,16 +1,16 @@
 //! `mco uninstall`: removes the processes from a cluster and leaves its nodes as they are.
 
+mod nodes;
+
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use mco_api::{ContainerRuntimeConfig, KubeletConfig, join_token, label};
+use mco_cluster::client::namespace;
 use mco_operator::manifests::{self, MANAGED_BY, ObjectName, Parameters};
 use serde_json::{Value, json};
 
@@ -18,17 +18,20 @@ use super::install::api;
 use crate::{
     error::error_with_hint,
     print::Screen,
-    remote::{self, Connection},
+    remote::{self, Access, Connection},
 };
 
 /// Name of the operator's Deployment.
 const OPERATOR: &str = "machine-config-operator";
 
-/// Prefix of the annotations that controller and daemon write to nodes.
-const ANNOTATIONS: &str = "machineconfiguration.openshift.io/";
+/// Name of the daemons' DaemonSet.
+const DAEMON: &str = "machine-config-daemon";
 
-/// Time that the operator's pods may take to end.
-const OPERATOR_LIMIT: Duration = Duration::from_mins(2);
+/// Position of the controller's Deployment in the order of deletion.
+const CONTROLLER_RANK: u8 = 3;
+
+/// Time that the pods of a process may take to end.
+const PODS_LIMIT: Duration = Duration::from_mins(2);
 
 /// Time that the API server may apply a deleted admission policy.
 const POLICY_LIMIT: Duration = Duration::from_secs(30);
@@ -44,7 +47,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long)]
     yes: bool,
     /// Also delete the kinds with all MachineConfigs and pools, the namespaces, and the annotations of
-    /// nodes
+    /// nodes, and have the daemons remove their records from the nodes
     #[arg(long)]
     forget: bool,
     #[command(flatten)]
@@ -55,9 +58,9 @@ const EXAMPLES: &str = "\
 Examples:
   mco uninstall                 lists what would be deleted
   mco uninstall --yes           removes the processes; `mco install` brings them back
-  mco uninstall --yes --forget  removes every trace in the cluster
+  mco uninstall --yes --forget  removes every trace in the cluster, and the records on the nodes
 
-Files on nodes stay. Nothing is drained, restarted or rebooted.";
+The files and units of MachineConfigs stay on the nodes. Nothing is drained, restarted or rebooted.";
 
 /// An object of the installation that exists.
 struct Found {
@@ -70,11 +73,7 @@ struct Found {
 /// Lists the objects, and deletes them if told to.
 pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
-        let client = if args.yes {
-            args.connection.writer().await?
-        } else {
-            args.connection.client().await?
-        };
+        let client = args.connection.installed(Access::of_dry_run(!args.yes)).await?;
         let found = find(&client, args.forget).await?;
         let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_ours);
         let operator = others.iter().find(|other| rank(&other.name) == 0);
@@ -107,15 +106,23 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
             remove_finalizers::<KubeletConfig>(&client).await?;
             remove_finalizers::<ContainerRuntimeConfig>(&client).await?;
         }
+        let mut silent = std::collections::BTreeSet::new();
+        // The daemons forget their nodes when no operator and no controller gives them other orders.
+        let mut is_due = args.forget;
         for object in &ours {
+            if is_due && rank(&object.name) > CONTROLLER_RANK {
+                silent = nodes::forget(&client, screen).await?;
+                is_due = false;
+            }
             delete(&client, &object.name).await?;
             writeln!(screen, "{} deleted", object.name)?;
         }
         if args.forget {
-            remove_annotations(&client).await?;
+            wait_for_pods(&client, DAEMON).await?;
+            nodes::remove_annotations(&client).await?;
         }
         print_rest(args, screen)?;
-        Ok(ExitCode::SUCCESS)
+        nodes::report_silent(&silent, screen)
     })
 }
 
@@ -123,9 +130,8 @@ fn print_rest(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Result<(
     if args.forget {
         writeln!(
             screen,
-            "nodes stay as they are: the files and units of MachineConfigs, and the records of the \
-             daemon; remove these with `rm -r /etc/machine-config-daemon \
-             /var/lib/machine-config-daemon` on each node"
+            "the files and units of MachineConfigs stay on the nodes, which run with them; the daemons \
+             remove the records of mco"
         )?;
     } else {
         writeln!(
@@ -140,7 +146,7 @@ fn print_rest(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Result<(
 /// Returns the objects that exist, in the order in which they are deleted.
 async fn find(client: &Client, forget: bool) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
-    for name in names(forget) {
+    for name in names(namespace(client), forget) {
         let object = match api(client, &name).get_metadata(&name.name).await {
             Ok(object) => object,
             Err(error) if is_absent(&error) => continue,
@@ -172,31 +178,34 @@ fn is_absent(error: &kube::Error) -> bool {
 
 /// Returns the names of all objects to delete, in their order: the operator first, because it would
 /// create the others again, and policies before the objects that they protect.
-fn names(forget: bool) -> Vec<ObjectName> {
-    let parameters = Parameters::new(manifests::IMAGE);
+fn names(namespace: &str, forget: bool) -> Vec<ObjectName> {
+    let parameters =
+        Parameters { namespace: namespace.to_owned(), ..Parameters::new(manifests::IMAGE) };
     let operator = manifests::operator(&parameters);
     let operands = manifests::all_operands(&parameters);
-    let conditional: Vec<_> = manifests::conditional().into_iter().map(|(_, it)| it).collect();
+    let conditional: Vec<_> =
+        manifests::conditional(namespace).into_iter().map(|(_, it)| it).collect();
     let objects = operator.iter().chain(&operands).chain(&conditional);
-    let mut names: Vec<ObjectName> = objects.map(ObjectName::of).chain(credentials()).collect();
+    let mut names: Vec<ObjectName> =
+        objects.map(ObjectName::of).chain(credentials(namespace)).collect();
     names.push(cluster_operator());
     names.sort_by_key(rank);
     if forget {
         names.extend(manifests::definitions().iter().map(ObjectName::of));
-        names.extend(manifests::namespaces().iter().map(ObjectName::of));
+        names.extend(manifests::namespaces(&parameters).iter().map(ObjectName::of));
     }
     names
 }
 
 /// Returns the objects with which new machines join. Their token does not expire.
-fn credentials() -> [ObjectName; 3] {
+fn credentials(namespace: &str) -> [ObjectName; 3] {
     let name = |api_version: &str, kind: &str, namespace: Option<&str>, name: &str| ObjectName {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
         namespace: namespace.map(str::to_owned),
         name: name.to_owned(),
     };
-    let own = Some(label::NAMESPACE);
+    let own = Some(namespace);
     [
         name("v1", "Secret", own, join_token::BOOTSTRAPPER_SECRET),
         name("v1", "ServiceAccount", own, join_token::BOOTSTRAPPER),
@@ -225,10 +234,11 @@ fn rank(name: &ObjectName) -> u8 {
         "Deployment" if name.name == OPERATOR => 0,
         "ValidatingAdmissionPolicyBinding" => 1,
         "ValidatingAdmissionPolicy" => 2,
-        "Deployment" | "DaemonSet" => 3,
+        "Deployment" => CONTROLLER_RANK,
+        "DaemonSet" => 4,
         // Protected by a policy, which stays in effect for a moment.
-        "NetworkPolicy" => 5,
-        _ => 4,
+        "NetworkPolicy" => 6,
+        _ => 5,
     }
 }
 
@@ -249,7 +259,7 @@ async fn delete(client: &Client, name: &ObjectName) -> anyhow::Result<()> {
         Err(anyhow::anyhow!("an admission policy denied it for {seconds} s"))
     });
     deleted.map_err(|error| error.context(format!("failed to delete {name}")))?;
-    if rank(name) == 0 { wait_for_operator(client).await } else { Ok(()) }
+    if rank(name) == 0 { wait_for_pods(client, OPERATOR).await } else { Ok(()) }
 }
 
 /// Returns true if an admission policy denied the request. The API server applies a deleted policy for
@@ -258,24 +268,24 @@ fn is_denied_by_policy(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains("ValidatingAdmissionPolicy"))
 }
 
-/// Waits until no pod of the operator runs: it would create again what is deleted next.
-async fn wait_for_operator(client: &Client) -> anyhow::Result<()> {
-    let pods = Api::<Pod>::namespaced(client.clone(), label::NAMESPACE);
-    let ours = ListParams::default().labels(&format!("k8s-app={OPERATOR}"));
+/// Waits until no pod of a process runs: it would create again what is deleted next.
+async fn wait_for_pods(client: &Client, process: &str) -> anyhow::Result<()> {
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace(client));
+    let ours = ListParams::default().labels(&format!("k8s-app={process}"));
     let ended = async {
         while !pods.list(&ours).await.map_err(remote::call_error)?.items.is_empty() {
             tokio::time::sleep(INTERVAL).await;
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(OPERATOR_LIMIT, ended).await.unwrap_or_else(|_| {
-        let seconds = OPERATOR_LIMIT.as_secs();
+    tokio::time::timeout(PODS_LIMIT, ended).await.unwrap_or_else(|_| {
+        let seconds = PODS_LIMIT.as_secs();
         Err(error_with_hint(
-            format!("the operator's pod did not end within {seconds} s"),
+            format!("the pods of {process} did not end within {seconds} s"),
             format!(
-                "delete it with `kubectl delete pod -n {} -l k8s-app={OPERATOR}`, and run the command \
+                "delete them with `kubectl delete pod -n {} -l k8s-app={process}`, and run the command \
                  again",
-                label::NAMESPACE
+                namespace(client)
             ),
         ))
     })
@@ -300,28 +310,13 @@ where
     Ok(())
 }
 
-/// Removes the annotations of controller and daemon from all nodes.
-async fn remove_annotations(client: &Client) -> anyhow::Result<()> {
-    let nodes = Api::<Node>::all(client.clone());
-    for node in nodes.list_metadata(&ListParams::default()).await.map_err(remote::call_error)? {
-        let keys = node.annotations().keys().filter(|key| key.starts_with(ANNOTATIONS));
-        let gone: serde_json::Map<_, _> = keys.map(|key| (key.clone(), Value::Null)).collect();
-        if !gone.is_empty() {
-            let patch = Patch::Merge(json!({"metadata": {"annotations": gone}}));
-            let (name, params) = (node.name_any(), PatchParams::default());
-            nodes.patch_metadata(&name, &params, &patch).await.map_err(remote::call_error)?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_operator_is_deleted_first_and_kinds_last_or_never() {
-        let some = names(false);
+        let some = names(label::NAMESPACE, false);
         assert_eq!(some[0].to_string(), format!("Deployment {}/{OPERATOR}", label::NAMESPACE));
         let is_kept = |kind: &str| some.iter().all(|name| name.kind != kind);
         assert!(is_kept("CustomResourceDefinition") && is_kept("Namespace"));
@@ -329,7 +324,7 @@ mod tests {
         let policy = some.iter().position(|it| it.kind.starts_with("ValidatingAdmission"));
         let protected = some.iter().position(|it| it.kind == "NetworkPolicy");
         assert!(policy < protected, "a policy keeps the other from being deleted");
-        let all = names(true);
+        let all = names(label::NAMESPACE, true);
         assert_eq!(all.last().map(|name| name.kind.as_str()), Some("Namespace"));
         assert_eq!(all.len(), some.len() + mco_api::crds().len() + 2);
     }

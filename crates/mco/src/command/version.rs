@@ -10,7 +10,7 @@ use super::doctor::gather;
 use crate::{
     print::Screen,
     process,
-    remote::{self, Connection},
+    remote::{self, Connection, installation},
 };
 
 /// Show the versions of the client, of the cluster and of Kubernetes
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &VersionArgs, screen: &mut Screen<'_>) -> anyhow::Result
         return Ok(ExitCode::SUCCESS);
     }
     let versions = remote::block_on(async {
-        let client = args.connection.client().await?;
+        let client = installation::enter_if_found(args.connection.client().await?).await;
         let facts = gather::versions(&client).await;
         of(&facts).map_err(|why| anyhow::anyhow!("the API server does not answer: {why}"))
     });

@@ -35,7 +35,7 @@ use super::{
     workload::{self, BudgetUpdates},
     zones,
 };
-use crate::remote;
+use crate::{command::token, remote};
 
 /// Time that a simulated machine takes to boot.
 const BOOT_TIME: Duration = Duration::from_millis(300);
@@ -59,13 +59,14 @@ pub(crate) struct Components<'s> {
 impl Components<'_> {
     /// Starts the machines, their kubelets and their daemons. New machines take their first config from
     /// the config server.
-    pub(crate) fn machines(
+    pub(crate) async fn machines(
         &mut self,
         identities: &Identities,
         server: SocketAddr,
     ) -> anyhow::Result<()> {
         let trust = Trust::authorities(&certificate::authorities(self.state)?)?;
         let server = ConfigServer::new(&format!("https://{server}"), &trust)?;
+        let requires_tokens = token::fetch_required(&self.client).await?;
         for machine in fleet::machines(self.settings.masters, self.settings.workers) {
             let (power, seen) = watch::channel(Power::Off);
             let root = self.state.node(machine.name.as_str());
@@ -83,7 +84,12 @@ impl Components<'_> {
                 self.shutdown.clone(),
             );
             let boot_time = BOOT_TIME;
-            let first = FirstConfig::Server { server: server.clone(), pool };
+            let token = if requires_tokens && !self.state.is_installed(node.as_str()) {
+                Some(token::issue(&self.client, &pool, node.as_str()).await?)
+            } else {
+                None
+            };
+            let first = FirstConfig::Server { server: server.clone(), pool, token };
             let machine = simulate::Machine { node: node.clone(), root, boot_time, power, first };
             let notes = NoteCount::default();
             // A daemon writes its node with the credentials of the kubelet.

@@ -141,7 +141,7 @@ async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
 /// Returns the objects that grant or limit rights.
 fn objects() -> Vec<Value> {
     let parameters = Parameters::new(manifests::IMAGE);
-    let installed = manifests::namespaces().into_iter();
+    let installed = manifests::namespaces(&parameters).into_iter();
     let installed = installed.chain(manifests::operator(&parameters));
     let installed = installed.chain(manifests::all_operands(&parameters));
     let rights = installed.filter(|object| KINDS.contains(&&*ObjectName::of(object).kind));

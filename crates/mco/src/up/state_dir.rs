@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use mco_apply::disk;
 use mco_host::Root;
 use rustix::process::{Pid, Signal};
 
@@ -107,6 +108,11 @@ impl StateDir {
     /// Removes the root directory of a node.
     pub(crate) fn remove_node(&self, name: &str) -> anyhow::Result<()> {
         Ok(Root::open(&self.dir)?.remove_tree(&format!("/{NODES}/{name}"))?)
+    }
+
+    /// Returns true if a machine has its first config.
+    pub(crate) fn is_installed(&self, name: &str) -> bool {
+        self.node(name).join(disk::CURRENT_CONFIG.trim_start_matches('/')).exists()
     }
 
     /// Returns the root directory of a node.

@@ -88,6 +88,85 @@ fn the_manifests_of_a_takeover_have_its_flags_and_leave_kinds_and_namespace_alon
     assert!(!is_ok && text.contains("--take-over"), "{text}");
 }
 
+#[test]
+fn the_manifests_name_no_other_namespace_than_the_given_one() {
+    let objects = objects_of(&["--namespace", "node-config", "--image", "openshift.test/mco:1"]);
+    let text = serde_json::to_string(&objects).unwrap();
+    let kinds = serde_json::to_string(&mco_api::crds()).unwrap();
+    let count = |text: &str| text.matches(label::NAMESPACE).count();
+    assert_eq!(count(&text), count(&kinds), "only descriptions of kinds name the standard one");
+    assert!(!text.contains("own-namespace"), "every place is filled");
+    let namespaces: Vec<&Value> = objects.iter().filter(|it| it["kind"] == "Namespace").collect();
+    assert_eq!(namespaces[0]["metadata"]["name"], "node-config");
+    assert_eq!(namespaces[0]["metadata"]["labels"][label::INSTALLATION], "");
+    assert_eq!(namespaces[1]["metadata"]["name"], "machine-config-join-tokens");
+    let operator = objects.last().unwrap();
+    assert_eq!(operator["metadata"]["namespace"], "node-config");
+    let args = operator["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    assert!(args.contains("\"--namespace=node-config\""), "{args}");
+    let standard = objects_of(&["--namespace", label::NAMESPACE]);
+    assert_eq!(standard, objects_of(&[]), "the standard namespace needs no flag");
+
+    for (name, why) in [
+        ("default", "this namespace has other objects"),
+        ("kube-system", "this namespace has other objects"),
+        ("machine-config-join-tokens", "this namespace has other objects"),
+        ("Node_Config", "lower-case letters, digits and hyphens"),
+    ] {
+        let (is_ok, text) = run(&["install", "--namespace", name], None);
+        assert!(!is_ok && text.contains(why), "{name}: {text}");
+    }
+    let (is_ok, text) = run(&["install", "--namespace", "a", "--take-over"], None);
+    assert!(!is_ok && text.contains("cannot be used with '--take-over'"), "{text}");
+}
+
+/// Commands find an installation in another namespace, and a second one is refused.
+async fn an_installation_elsewhere_is_found(api: &dyn ApiServer) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Some(api.kubeconfig());
+    let words = ["--namespace", "node-config", "--operator-image", "registry.test/mco:1"];
+    let (operator, client) = start_operator(api, folder.path(), &words).await;
+    let deployments = Api::<Deployment>::namespaced(client.clone(), "node-config");
+    let exists = |found: Option<&Deployment>| found.is_some();
+    let name = "machine-config-controller";
+    object_wait::wait_until(deployments.clone(), name, "a Deployment", exists).await.unwrap();
+
+    let (is_ok, text) = run(&["install", "--namespace", "other"], file);
+    assert!(!is_ok && text.contains("has an installation in namespace node-config"), "{text}");
+    let (is_ok, text) = run(&["install", "--namespace", "node-config"], file);
+    assert!(is_ok && text.contains("namespace: node-config"), "{text}");
+    let (is_ok, text) = run(&["logs", "controller"], file);
+    assert!(!is_ok && text.contains("namespace node-config has no pod of"), "{text}");
+    let (_, text) = run(&["doctor"], file);
+    assert!(text.contains("the namespace node-config admits the daemons"), "{text}");
+    assert!(text.contains("kubectl describe pods -n node-config -l k8s-app="), "{text}");
+
+    assert!(stop(operator).success());
+    let (is_ok, text) = run(&["uninstall", "--yes"], file);
+    assert!(is_ok && text.contains("Deployment node-config/machine-config-controller deleted"));
+    assert!(deployments.get_opt(name).await.unwrap().is_none());
+    // The label of the namespace is left.
+    let (is_ok, text) = run(&["install", "--namespace", "other"], file);
+    assert!(!is_ok && text.contains("has an installation in namespace node-config"), "{text}");
+    let (_, text) = run(&["uninstall", "--yes", "--forget"], file);
+    // The operator made it, not the manifests of an installation.
+    assert!(text.contains("Namespace node-config stays: it has no label"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_installation_elsewhere_is_found_on_the_embedded_api_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path()).unwrap();
+    an_installation_elsewhere_is_found(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_installation_elsewhere_is_found_on_a_real_kube_apiserver() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(server) = KubeApiServer::alone(folder.path()).unwrap() else { return };
+    an_installation_elsewhere_is_found(&server).await;
+}
+
 /// Creates objects that an uninstallation must not touch: a pool, and a ClusterRole of another owner.
 async fn create_others(client: &Client) {
     let pools = Api::<MachineConfigPool>::all(client.clone());
@@ -149,7 +228,8 @@ async fn an_installation_is_checked_applied_and_removed() {
     assert!(secrets.list(&ListParams::default()).await.is_ok(), "the namespace stays");
 
     let (is_ok, text) = run(&["uninstall", "--yes", "--forget"], file);
-    assert!(is_ok && text.contains("rm -r /etc/machine-config-daemon"), "{text}");
+    assert!(!is_ok && text.contains("Node n1 did not forget: its daemon did not answer"), "{text}");
+    assert!(text.contains("`mco host forget --yes` on these machines"), "{text}");
     let node = Api::<Node>::all(client.clone()).get("n1").await.unwrap();
     let annotations: Vec<_> = node.annotations().keys().cloned().collect();
     assert_eq!(annotations, ["other"]);
@@ -164,14 +244,20 @@ async fn an_installation_is_checked_applied_and_removed() {
     }
 }
 
-/// Runs the operator until it has reported the state of the cluster.
-async fn report_once(api: &dyn ApiServer, folder: &Path) -> Api<ClusterOperator> {
+/// Starts the operator, and waits for its kinds.
+async fn start_operator(api: &dyn ApiServer, folder: &Path, words: &[&str]) -> (Process, Client) {
     let mut command = command(env!("CARGO_BIN_EXE_mco"));
-    command.args(["operator", "start", "--metrics-listen-address", "127.0.0.1:0"]);
+    command.args(["operator", "start", "--metrics-listen-address", "127.0.0.1:0"]).args(words);
     command.arg("--kubeconfig").arg(api.kubeconfig()).env_remove("RELEASE_VERSION");
     let operator = Process::start("operator", &mut command, &folder.join("operator.log")).unwrap();
     let client = client::connect(Some(api.kubeconfig())).await.unwrap();
     installed(&client, "clusteroperators.config.openshift.io").await;
+    (operator, client)
+}
+
+/// Runs the operator until it has reported the state of the cluster.
+async fn report_once(api: &dyn ApiServer, folder: &Path) -> Api<ClusterOperator> {
+    let (operator, client) = start_operator(api, folder, &[]).await;
     let operators = Api::<ClusterOperator>::all(client);
     let is_reported = |found: Option<&ClusterOperator>| {
         let status = found.and_then(|found| found.status.as_ref());

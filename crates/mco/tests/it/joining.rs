@@ -327,7 +327,7 @@ async fn an_administrator_approves_what_passes_the_checks_and_the_rest_by_force(
     .unwrap();
     apply::create(&mco_cluster::Api::all(admin.clone()), &binding).await.unwrap();
     let group = format!("system:serviceaccounts:{}", label::NAMESPACE);
-    let machine = user(&api, &authority, &bootstrapper(), &group).await;
+    let machine = user(&api, &authority, &bootstrapper(label::NAMESPACE), &group).await;
     request(&machine, "csr-a", "w-1").await;
     request(&admin, "csr-b", "w-2").await;
     let run = |args: &[&str]| {

@@ -207,7 +207,27 @@ async fn a_change_is_explained_and_undone(live: Live) {
     // The way back.
     let (code, text, errors) = live.run(&["rollout", "undo", "worker"]).await;
     assert!(code == 1 && errors.contains("nothing was deleted"), "{text}{errors}");
-    let text = live.ok(&["rollout", "undo", "worker", "--yes"]).await;
+    undone_before_the_command_ends(&live).await;
+}
+
+/// The test is the controller. A status that follows the command at once must not see the config
+/// before.
+async fn undone_before_the_command_ends(live: &Live) {
+    let first = &live.first;
+    let configs = Api::<MachineConfig>::all(live.cluster.client.clone());
+    let undo = async {
+        let text = live.ok(&["rollout", "undo", "worker", "--yes"]).await;
+        let pools = Api::<MachineConfigPool>::all(live.cluster.client.clone());
+        (text, pools.get("worker").await.unwrap().spec.configuration.rendered.name)
+    };
+    let render = async {
+        let is_gone = |found: Option<&MachineConfig>| found.is_none();
+        let deleted = object_wait::wait_until(configs.clone(), "50-motd", "its end", is_gone);
+        deleted.await.unwrap();
+        live.target(first).await;
+    };
+    let ((text, target), ()) = tokio::join!(undo, render);
+    assert_eq!(target, *first, "the command waits for the controller");
     assert_eq!(
         text,
         format!(
@@ -215,7 +235,6 @@ async fn a_change_is_explained_and_undone(live: Live) {
              machineconfig.machineconfiguration.openshift.io \"50-motd\" deleted\n"
         )
     );
-    let configs = Api::<MachineConfig>::all(live.cluster.client.clone());
     assert!(configs.get_opt("50-motd").await.unwrap().is_none());
 }
 

@@ -28,6 +28,8 @@ mod failover;
 #[cfg(test)]
 mod first_boot;
 #[cfg(test)]
+mod forget;
+#[cfg(test)]
 mod hang;
 #[cfg(test)]
 mod health;

@@ -10,11 +10,16 @@ mod workloads;
 
 use std::io::Write as _;
 
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use mco_api::{ControllerConfig, label};
 use mco_testkit::{
     api::Programs,
     nodes::{NodeSummaries, NodeSummary, max_matching},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::{
     alone::Up,
@@ -70,6 +75,14 @@ fn a_second_start_continues_with_the_state_of_the_first() {
 fn workers_are_added_and_removed_by_later_starts() {
     let mut cluster = Cluster::new(Up::start());
     let config = cluster.wait_updated("worker", "");
+    // The new machine needs a token then, which only its start can make.
+    cluster.with_client(async |client| {
+        let annotations = json!({"machineconfiguration.openshift.io/join-tokens": "required"});
+        let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        let configs = Api::<ControllerConfig>::all(client);
+        let params = PatchParams::default();
+        configs.patch(label::CONTROLLER_CONFIG, &params, &patch).await.unwrap();
+    });
     cluster.processes.interrupt();
     cluster.processes.start_again_with(&["--nodes", "+1", "--zones", "2"]);
     cluster

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use kube::Client;
-use mco_api::{ContainerRuntimeConfig, KubeletConfig, RawConfig, label};
+use mco_api::{ContainerRuntimeConfig, KubeletConfig, RawConfig};
 use mco_cluster::{
     Api, Cache, Health, Object, Queue, Shutdown,
     cache::{Change, trim},
@@ -60,11 +60,11 @@ impl Observed {
         let (api, stop, config) = (Api::all(client.clone()), shutdown.clone(), all());
         tasks.spawn(async move { cache.run(api, config, &stop).await });
         let (cache, stop) = (self.deployments.clone(), shutdown.clone());
-        let api = Api::namespaced(client.clone(), label::NAMESPACE);
+        let api = Api::own(client.clone());
         let config = all().named(CONTROLLER);
         tasks.spawn(async move { cache.run(api, config, &stop).await });
         let (cache, stop) = (self.daemon_sets.clone(), shutdown.clone());
-        let api = Api::namespaced(client.clone(), label::NAMESPACE);
+        let api = Api::own(client.clone());
         let config = all().named(SERVER);
         tasks.spawn(async move { cache.run(api, config, &stop).await });
     }
@@ -81,13 +81,13 @@ impl Observed {
 
     /// Returns the pods of the controller's Deployment.
     pub(super) fn controller(&self) -> Option<Workload> {
-        let found = self.deployments.get(&format!("{}/{CONTROLLER}", label::NAMESPACE))?;
+        let found = self.deployments.list().into_iter().next()?;
         Workload::of_deployment(&found)
     }
 
     /// Returns the pods of the config server's DaemonSet.
     pub(super) fn server(&self) -> Option<Workload> {
-        let found = self.daemon_sets.get(&format!("{}/{SERVER}", label::NAMESPACE))?;
+        let found = self.daemon_sets.list().into_iter().next()?;
         Workload::of_daemon_set(&found)
     }
 }

@@ -1,6 +1,6 @@
 //! The objects that tools collect when the operator is degraded.
 
-use mco_api::{GROUP, cluster_operator::RelatedObject, label};
+use mco_api::{GROUP, cluster_operator::RelatedObject};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -31,7 +31,7 @@ const CLUSTER_ROLE_BINDINGS: [&str; 8] = [
 
 /// Returns the objects. Compat: list and order are the reference's; tools skip objects that a cluster
 /// does not have.
-pub(super) fn related() -> Vec<RelatedObject> {
+pub(super) fn related(namespace: &str) -> Vec<RelatedObject> {
     let object = |group: &str, resource: &str, name: &str| RelatedObject {
         group: group.to_owned(),
         resource: resource.to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn related() -> Vec<RelatedObject> {
     ];
     let platforms =
         PLATFORMS.map(|name| object("", "namespaces", &format!("openshift-{name}-infra")));
-    [object("", "namespaces", label::NAMESPACE)]
+    [object("", "namespaces", namespace)]
         .into_iter()
         .chain(ours.map(|resource| object(GROUP, resource, "")))
         .chain([object("operator.openshift.io", "machineconfigurations", "")])
@@ -60,12 +60,14 @@ pub(super) fn related() -> Vec<RelatedObject> {
 
 #[cfg(test)]
 mod tests {
+    use mco_api::label;
+
     use super::*;
 
     // covers: O35
     #[test]
     fn the_list_is_that_of_the_reference() {
-        let all = related();
+        let all = related(label::NAMESPACE);
         let line = |object: &RelatedObject| {
             format!("{}/{} {}", object.group, object.resource, object.name)
         };

@@ -14,7 +14,7 @@ use mco_cluster::{
 };
 use mco_core::controller_config::{
     self, Facts,
-    source::{self, KUBECONFIG_DATA, Source},
+    source::{self, Source},
 };
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -51,9 +51,9 @@ impl Copies {
                 .await?;
         }
         let Some(bundle) = controller_config::kubeconfig_data(facts) else { return Ok(()) };
-        let found = context.facts.config_map(&KUBECONFIG_DATA).await?;
+        let target = source::kubeconfig_data(facts.namespace());
+        let found = context.facts.config_map(&target).await?;
         let data = [(BUNDLE_KEY.to_owned(), bundle)].into();
-        let target = KUBECONFIG_DATA;
         let written = write(context, &target, found.as_deref(), &data, Data::Binary, None).await?;
         if written && found.is_some() {
             info!("CA certificates of the API server were rotated");
@@ -89,7 +89,7 @@ async fn write(
         return Ok(false);
     }
     let failed = |source| RenderConfigError::Write { object: target.to_string(), source };
-    let api = Api::<ConfigMap>::namespaced(context.client.clone(), target.namespace);
+    let api = Api::<ConfigMap>::namespaced(context.client.clone(), &target.namespace);
     let annotations: BTreeMap<_, _> = annotation.into_iter().collect();
     let mut members = json!({"metadata": {"annotations": annotations}});
     let mut text: Map<String, Value> = Map::new();
@@ -125,7 +125,7 @@ async fn write(
             let metadata = members.get_mut("metadata").and_then(Value::as_object_mut);
             if let Some(metadata) = metadata {
                 metadata.insert("name".to_owned(), json!(target.name));
-                metadata.insert("namespace".to_owned(), json!(target.namespace));
+                metadata.insert("namespace".to_owned(), json!(&target.namespace));
             }
         }
         let patch = Patch::Apply(members);

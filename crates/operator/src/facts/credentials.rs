@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Client;
-use mco_api::{ClusterOperator, label};
-use mco_cluster::{Api, CallError, Object, error::Rejection};
+use mco_api::ClusterOperator;
+use mco_cluster::{Api, CallError, Object, client::namespace, error::Rejection};
 use mco_core::controller_config::{Credentials, source::CONFIG};
 
 use super::{PULL_SECRET, PULLER, RenderConfigError};
@@ -18,12 +18,12 @@ pub(super) async fn read(
 ) -> Result<Credentials, RenderConfigError> {
     let registry = Api::<ClusterOperator>::all(client.clone());
     let has_registry = get(&registry, "ClusterOperator", IMAGE_REGISTRY).await?.is_some();
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), label::NAMESPACE);
+    let accounts = Api::<ServiceAccount>::own(client.clone());
     let account = get(&accounts, "ServiceAccount", PULLER).await?;
     let Some(account) = account.filter(|_| has_registry) else {
         return Ok(Credentials { has_registry, ..Credentials::default() });
     };
-    let secrets = Api::<Secret>::namespaced(client.clone(), label::NAMESPACE);
+    let secrets = Api::<Secret>::own(client.clone());
     let mut puller = Vec::new();
     for reference in account.image_pull_secrets.unwrap_or_default() {
         let name = reference.name;
@@ -31,7 +31,7 @@ pub(super) async fn read(
             Err(RenderConfigError::Read { source, .. })
                 if source.rejection() == Some(Rejection::Other(403)) =>
             {
-                warnings.push(denied(&name));
+                warnings.push(denied(namespace(client), &name));
                 continue;
             }
             found => found?,
@@ -48,8 +48,7 @@ pub(super) async fn read(
     Ok(Credentials { has_registry, puller: Some(puller), global })
 }
 
-fn denied(name: &str) -> String {
-    let namespace = label::NAMESPACE;
+fn denied(namespace: &str, name: &str) -> String {
     format!(
         "the operator may not read Secret {namespace}/{name} with credentials of the registry inside the \
          cluster; allow it with: kubectl -n {namespace} create role registry-credentials --verb=get \

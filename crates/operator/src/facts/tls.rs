@@ -9,7 +9,7 @@ use crate::Context;
 /// settings of another cluster.
 pub(crate) async fn settings(context: &Context) -> Result<TlsSettings, RenderConfigError> {
     let sources = &context.facts;
-    let settings = sources.settings().await?;
+    let settings = sources.settings(&context.client).await?;
     let server = match sources.openshift().await? {
         Some(_) => one(&sources.api_servers),
         None => None,

@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
-use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
+use mco_api::{MachineConfig, MachineConfigPool, annotation};
 use mco_cluster::{
     Api, Cache, CallError,
     apply::{self, Precondition},
     cache::trim as trimmed,
+    client::namespace,
     report::chain,
 };
 use mco_core::machine_configuration::serves_config;
@@ -36,7 +37,9 @@ pub(super) fn trim(map: &mut ConfigMap) {
 
 /// Writes the mark if it is due. A failure is logged only: the next reconcile tries again.
 pub(super) async fn apply(context: &Context, maps: &Cache<ConfigMap>) {
-    let Some(map) = maps.get(&format!("{}/{CONFIG_MAP}", label::NAMESPACE)) else { return };
+    let Some(map) = maps.get(&format!("{}/{CONFIG_MAP}", namespace(&context.client))) else {
+        return;
+    };
     let wanted = BTreeMap::from([
         (HASH.to_owned(), context.config.build.hash.clone()),
         (RELEASE.to_owned(), context.config.release.clone()),
@@ -62,7 +65,7 @@ async fn write(
     if !is_rendered_here(context, &pool).await? {
         return Ok(None);
     }
-    let api = Api::<ConfigMap>::namespaced(context.client.clone(), label::NAMESPACE);
+    let api = Api::<ConfigMap>::own(context.client.clone());
     let patch = json!({"data": wanted});
     Ok(Some(apply::merge(&api, CONFIG_MAP, patch, Precondition::Any).await?))
 }

@@ -117,3 +117,26 @@ fn settings_reach_the_operator() {
         assert!(args.contains(word), "{args}");
     }
 }
+
+#[test]
+fn an_installation_in_another_namespace_is_in_no_other_one() {
+    let of = |namespace: &str| {
+        let parameters =
+            Parameters { namespace: namespace.to_owned(), ..Parameters::new("openshift.test/a:1") };
+        let install = namespaces(&parameters).into_iter().chain(operator(&parameters));
+        let conditional = conditional(namespace).into_iter().map(|(_, object)| object);
+        install.chain(all_operands(&parameters)).chain(conditional).collect::<Vec<_>>()
+    };
+    let (standard, other) = (of(label::NAMESPACE), of("node-config"));
+    assert_eq!(standard.len(), other.len());
+    for object in &other {
+        let (name, text) = (ObjectName::of(object), object.to_string());
+        assert!(!text.contains(NAMESPACE) && !text.contains(label::NAMESPACE), "{name}: {text}");
+    }
+    let in_text = |objects: &[Value], text: &str| {
+        objects.iter().filter(|object| object.to_string().contains(text)).count()
+    };
+    assert_eq!(in_text(&standard, label::NAMESPACE), in_text(&other, "node-config"));
+    let flags = |objects: &[Value]| in_text(objects, "\"--namespace=");
+    assert_eq!((flags(&standard), flags(&other)), (0, 4), "each process is told");
+}

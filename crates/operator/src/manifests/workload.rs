@@ -3,6 +3,7 @@
 //! No process has a PodDisruptionBudget: operator and controller have one replica, whose budget would
 //! block the drain of its node forever, and pods of DaemonSets are not evicted.
 
+use mco_api::label;
 use mco_core::{kubelet::TlsSettings, takeover::Order};
 use serde_json::{Value, json};
 
@@ -43,6 +44,7 @@ const SERVER_REQUESTS: Requests = ("10m", "30Mi");
 pub(super) fn controller(parameters: &Parameters) -> Value {
     let lease = format!("--resourcelock-namespace={NAMESPACE}");
     let mut words = vec!["start".to_owned(), lease, verbosity(parameters)];
+    words.extend(place(parameters));
     words.extend(tls(parameters));
     words.extend(takeover(&parameters.order));
     deployment(CONTROLLER_NAME, parameters, words, CONTROLLER_REQUESTS)
@@ -52,10 +54,16 @@ pub(super) fn controller(parameters: &Parameters) -> Value {
 /// lease.
 pub(super) fn operator(parameters: &Parameters) -> Value {
     let mut words = vec!["start".to_owned(), format!("--operator-image={}", parameters.image)];
+    words.extend(place(parameters));
     words.extend(parameters.profile.iter().map(|it| format!("--profile={}", it.as_str())));
     words.extend(parameters.join_tokens.iter().map(|it| format!("--join-tokens={}", it.as_str())));
     words.extend(takeover(&parameters.order));
     deployment(OPERATOR_NAME, parameters, words, OPERATOR_REQUESTS)
+}
+
+/// Returns the flag of an installation in another namespace than the standard one.
+fn place(parameters: &Parameters) -> Option<String> {
+    (parameters.namespace != label::NAMESPACE).then(|| format!("--namespace={NAMESPACE}"))
 }
 
 /// Returns the flags of an order about a cluster that another operator runs.
@@ -82,6 +90,7 @@ pub(super) fn daemon(parameters: &Parameters) -> Value {
     });
     let root = "--root-mount=/rootfs".to_owned();
     let mut words = vec!["start".to_owned(), root, metrics_flag(), verbosity(parameters)];
+    words.extend(place(parameters));
     words.extend(tls(parameters));
     let container = with(container(DAEMON_NAME, parameters, &words, DAEMON_REQUESTS), more);
     // Another program of the host may have the other port; a daemon that runs without it is healthy.
@@ -112,6 +121,7 @@ pub(super) fn server(parameters: &Parameters) -> Value {
     });
     let url = "--apiserver-url=auto".to_owned();
     let mut words = vec!["start".to_owned(), url, verbosity(parameters)];
+    words.extend(place(parameters));
     words.extend(tls(parameters));
     let container = with(container(SERVER_NAME, parameters, &words, SERVER_REQUESTS), more);
     let container = with(container, probes(&json!({"scheme": "HTTPS", "port": SERVER_PORT})));

@@ -8,10 +8,10 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams},
     core::{ClusterResourceScope, NamespaceResourceScope},
 };
-use mco_api::label;
 use mco_cluster::{
     Api, Cache, CallError, Queue, Shutdown,
     cache::{Change, trim},
+    client::namespace,
     error::Rejection,
     watch::Config as WatchConfig,
 };
@@ -212,11 +212,11 @@ impl<K: Resource<DynamicType = ()> + 'static> Store for KindStore<K> {
             Members::Metadata => config.metadata_only(),
             Members::Pods => config,
         };
-        let namespace = match self.watched {
-            Watched::Own => Some(label::NAMESPACE),
+        let place = match self.watched {
+            Watched::Own => Some(namespace(&self.client)),
             Watched::All => None,
         };
-        let api = (self.api)(self.client.clone(), namespace);
+        let api = (self.api)(self.client.clone(), place);
         async move { self.cache.run(api, config, &shutdown).await }.boxed()
     }
 

@@ -15,6 +15,8 @@ mod lease;
 #[cfg(test)]
 mod machine_configuration;
 #[cfg(test)]
+mod namespace;
+#[cfg(test)]
 mod operands;
 #[cfg(test)]
 mod support;

@@ -10,7 +10,7 @@ use std::{
 
 use k8s_openapi::api::{core::v1::ConfigMap, discovery::v1::EndpointSlice};
 use kube::Client;
-use mco_api::{ControllerConfig, label};
+use mco_api::ControllerConfig;
 use mco_cluster::{Api, Cache, Object, Shutdown, watch};
 
 use super::{CONTROLLER_CONFIG, LookupError, cluster::start_watch, credentials::Credentials};
@@ -96,7 +96,7 @@ impl JoinKubeconfig {
         let credentials = Arc::new(Credentials::open(settings.credentials).await);
         spawn_refresh(credentials.clone(), changes.clone(), shutdown.clone());
         let one = config.clone().named(KUBECONFIG_DATA);
-        let bundles = start_watch(Api::namespaced(client.clone(), label::NAMESPACE), one, shutdown);
+        let bundles = start_watch(Api::own(client.clone()), one, shutdown);
         changes.follow(&bundles);
         let server = match settings.server {
             ApiUrl::Fixed(url) => ServerUrl::Fixed(url),
@@ -143,7 +143,7 @@ impl JoinKubeconfig {
     fn build(&self) -> Result<Kubeconfig, LookupError> {
         let server = self.server.resolve().map_err(LookupError::ApiUrl)?;
         let current = self.credentials.current().map_err(LookupError::Credentials)?;
-        let bundle = self.bundles.get(&format!("{}/{KUBECONFIG_DATA}", label::NAMESPACE));
+        let bundle = self.bundles.list().into_iter().next();
         let bundle = bundle.as_ref().and_then(|map| map.binary_data.as_ref()?.get(CA_BUNDLE));
         let ca = match bundle {
             Some(bundle) => &bundle.0,

@@ -82,6 +82,7 @@ impl World {
             | Action::RemoveForceFile(_)
             | Action::Abandon
             | Action::Force
+            | Action::Forget
             | Action::Repair(..)
             | Action::Apply(_)
             | Action::Continue(_)

@@ -36,9 +36,24 @@ pub fn install(server: &KubeApiServer) -> anyhow::Result<PathBuf> {
     account_kubeconfig(server, "machine-config-operator")
 }
 
+/// Installs `mco` into another namespace, and returns the kubeconfig of the operator.
+pub fn install_in(server: &KubeApiServer, namespace: &str) -> anyhow::Result<PathBuf> {
+    kubectl(server, &["apply", "-f", "-"], &xtask::manifests::stream_in(namespace))
+        .context("failed to apply the manifests")?;
+    account_kubeconfig_in(server, namespace, "machine-config-operator")
+}
+
 /// Returns the kubeconfig of a process, with a token of its service account.
 pub fn account_kubeconfig(server: &KubeApiServer, name: &str) -> anyhow::Result<PathBuf> {
-    let words = ["create", "token", name, "-n", label::NAMESPACE, "--duration=24h"];
+    account_kubeconfig_in(server, label::NAMESPACE, name)
+}
+
+fn account_kubeconfig_in(
+    server: &KubeApiServer,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<PathBuf> {
+    let words = ["create", "token", name, "-n", namespace, "--duration=24h"];
     let token = kubectl(server, &words, "")?;
     let text = kubectl(server, &["config", "view", "--raw", "--minify", "-o", "json"], "")?;
     let mut config: Value = serde_json::from_str(&text)?;

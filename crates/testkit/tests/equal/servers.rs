@@ -255,5 +255,7 @@ async fn events(response: Response<Body>, count: usize) -> Value {
             text = rest.to_owned();
         }
     }
+    // A frame may have several.
+    events.truncate(count);
     Value::Array(events)
 }

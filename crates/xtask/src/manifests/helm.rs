@@ -40,7 +40,7 @@ pub(super) fn files() -> Vec<(String, String)> {
     let files = [
         ("Chart.yaml", chart),
         ("values.yaml", values),
-        ("templates/namespaces.yaml", yaml(&kept(namespaces()))),
+        ("templates/namespaces.yaml", yaml(&kept(namespaces(&parameters)))),
         ("templates/machine-config-operator.yaml", operator),
     ];
     files.map(|(path, text)| (format!("{CHART}/{path}"), text)).into()

@@ -1,15 +1,26 @@
+use mco_api::label;
+
 use super::*;
 use crate::join::{
     authorize,
     fixture::{at, machine, stored, text},
 };
 
+fn approve(
+    request: &CertificateRequest,
+    node: Option<&NodeFacts>,
+    evidence: Evidence<'_>,
+    now: Timestamp,
+) -> Option<Verdict> {
+    super::approve(label::NAMESPACE, request, node, evidence, now)
+}
+
 fn request(node: &str) -> CertificateRequest {
     let group = format!("system:serviceaccounts:{}", label::NAMESPACE);
     CertificateRequest {
         name: "csr-1".to_owned(),
         signer: CLIENT_SIGNER.to_owned(),
-        user: bootstrapper(),
+        user: bootstrapper(label::NAMESPACE),
         groups: vec![group, "system:authenticated".to_owned()],
         usages: ["digital signature", "client auth"].map(str::to_owned).to_vec(),
         subject: Subject {
@@ -143,7 +154,7 @@ fn a_serving_certificate_has_only_names_of_its_node() {
         (with(|r| r.names.addresses.push("10.0.0.2".parse().unwrap())), "10.0.0.2"),
         (with(|r| r.names.others.push("spiffe://x".to_owned())), "spiffe://x"),
         (with(|r| r.names = Names::default()), "needs the names"),
-        (with(|r| r.user = bootstrapper()), "requested by"),
+        (with(|r| r.user = bootstrapper(label::NAMESPACE)), "requested by"),
         (with(|r| r.user = "system:node:b".to_owned()), "requested by"),
         (with(|r| r.usages = vec!["client auth".to_owned()]), "usages"),
     ];

@@ -6,7 +6,6 @@ use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     coordination::v1::Lease,
 };
-use mco_api::label;
 
 /// Shortest lease duration that is assumed. A released Lease has a duration of one second.
 const MIN_DURATION: Duration = Duration::from_secs(15);
@@ -88,13 +87,12 @@ impl Workload {
     }
 
     /// Returns the state of a workload without ready pods as text.
-    pub(super) fn cause(self, kind: &str, name: &str) -> String {
+    pub(super) fn cause(self, kind: &str, namespace: &str, name: &str) -> String {
         let pods =
             if self.desired == 1 { "1 pod".to_owned() } else { format!("{} pods", self.desired) };
         format!(
             "none of the {pods} of the {kind} {namespace}/{name} is ready; see: kubectl describe pods -n \
-             {namespace} -l k8s-app={name}",
-            namespace = label::NAMESPACE,
+             {namespace} -l k8s-app={name}"
         )
     }
 }

@@ -81,6 +81,7 @@ fn view<'a>(pools: &'a [&'a MachineConfigPool]) -> OperatorView<'a> {
         image: "i",
         failure: None,
         pools,
+        namespace: label::NAMESPACE,
         controller: &ControllerState::Running,
         controller_workload: None,
         server_workload: None,

@@ -16,7 +16,7 @@ use kube::{
     client::Body,
 };
 use mco_api::{GROUP, label};
-use mco_cluster::{Api, CallError, Clock, Object, report};
+use mco_cluster::{Api, CallError, Clock, Object, client::namespace, report};
 use mco_core::{
     doctor::{Certificate, Definition, DefinitionState, Facts, Fetched, Right},
     lint::{self, Fault},
@@ -46,11 +46,12 @@ pub(crate) async fn versions(client: &Client) -> Facts {
     let is_up = kubernetes.is_ok();
     let mut facts = Facts::new(Clock::System.now(), &process::build().version, kubernetes);
     facts.clock_difference = clock_difference;
+    facts.installed_in = namespace(client).to_owned();
     if is_up {
         facts.operator = get(&Api::all(client.clone()), label::CLUSTER_OPERATOR).await;
         let configs = Api::all(client.clone());
         facts.controller_config = get(&configs, label::CONTROLLER_CONFIG).await;
-        facts.pods = list(&Api::namespaced(client.clone(), label::NAMESPACE)).await;
+        facts.pods = list(&Api::own(client.clone())).await;
         facts.nodes = list(&Api::all(client.clone())).await;
     }
     facts
@@ -64,10 +65,10 @@ pub(crate) async fn facts(client: &Client) -> Facts {
     }
     facts.rights = rights(client).await;
     facts.definitions = definitions(client).await;
-    facts.namespace = get(&Api::all(client.clone()), label::NAMESPACE).await;
-    facts.deployments = list(&Api::namespaced(client.clone(), label::NAMESPACE)).await;
-    facts.daemon_sets = list(&Api::namespaced(client.clone(), label::NAMESPACE)).await;
-    facts.leases = list(&Api::namespaced(client.clone(), label::NAMESPACE)).await;
+    facts.namespace = get(&Api::all(client.clone()), namespace(client)).await;
+    facts.deployments = list(&Api::own(client.clone())).await;
+    facts.daemon_sets = list(&Api::own(client.clone())).await;
+    facts.leases = list(&Api::own(client.clone())).await;
     facts.machine_config_nodes = list(&Api::all(client.clone())).await;
     facts.pools = list(&Api::all(client.clone())).await;
     (facts.configs, facts.faults) = configs(client).await;
@@ -215,7 +216,7 @@ async fn items(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
 async fn certificates(client: &Client) -> Fetched<Vec<Certificate>> {
     let mut all = Vec::new();
     for name in [label::SERVER_CA, label::SERVER_TLS] {
-        let namespace = label::NAMESPACE;
+        let namespace = namespace(client);
         let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
         let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         let request = Request::get(path).header(header::ACCEPT, accept).body(Vec::new());

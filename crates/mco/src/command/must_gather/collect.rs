@@ -3,8 +3,7 @@
 use http::Request;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use mco_api::label;
-use mco_cluster::{CallError, report};
+use mco_cluster::{CallError, client::namespace, report};
 use mco_core::{doctor, redact};
 use mco_host::Root;
 use serde_json::{Value, json};
@@ -83,7 +82,9 @@ impl Collector {
         for (version, plural, kind, scope) in OTHERS {
             let path = match scope {
                 Scope::Cluster => format!("/{version}/{plural}"),
-                Scope::Own => format!("/{version}/namespaces/{}/{plural}", label::NAMESPACE),
+                Scope::Own => {
+                    format!("/{version}/namespaces/{}/{plural}", namespace(&self.client))
+                }
             };
             let objects = self.kind(&path, plural, kind).await?;
             if kind == "Pod" {
@@ -138,7 +139,7 @@ impl Collector {
                 shown.extend(members.iter().map(|(name, value)| (name.clone(), value.clone())));
             }
             redact::object(kind, &mut shown);
-            let name = file_name(object);
+            let name = file_name(object, namespace(&self.client));
             self.write(&format!("{plural}/{name}.yaml"), &serde_saphyr::to_string(&shown)?)?;
         }
         if !objects.is_empty() {
@@ -188,7 +189,7 @@ impl Collector {
         let previous = run == Run::Previous;
         let path = format!(
             "/api/v1/namespaces/{}/pods/{pod}/log?container={container}&tailLines={}&previous={previous}",
-            label::NAMESPACE,
+            namespace(&self.client),
             self.tail,
         );
         let request = Request::get(&path).body(Vec::new())?;
@@ -234,10 +235,10 @@ fn has_restarted(pod: &Pod, container: &str) -> bool {
 }
 
 /// Returns the name of an object's file, with its namespace if that is another one.
-fn file_name(object: &Value) -> String {
+fn file_name(object: &Value, own: &str) -> String {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-    let name = if namespace.is_empty() || namespace == label::NAMESPACE {
+    let name = if namespace.is_empty() || namespace == own {
         name.to_owned()
     } else {
         format!("{namespace}_{name}")

@@ -43,7 +43,7 @@ Exit status: 0 all requests of the node are approved, or none waits without NODE
 pub(super) fn run(args: &ApproveArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
         let access = Access::of_dry_run(args.node.is_none());
-        let client = args.connection.client_for(access).await?;
+        let client = args.connection.installed(access).await?;
         let now = Clock::System.now();
         let checked = fetch(&client, now).await?;
         let Some(node) = &args.node else { return list(&checked, now, screen) };

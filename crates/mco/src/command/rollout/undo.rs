@@ -1,14 +1,17 @@
 //! `mco rollout undo`: returns a pool to an earlier rendered config.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{io::Write as _, process::ExitCode, time::Duration};
 
+use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{
     Client,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use mco_api::MachineConfig;
+use mco_api::{MachineConfig, MachineConfigPool};
+use mco_cluster::{Api, watch};
 use mco_core::history::{self, Cause, Undo};
+use tokio::time::timeout;
 
 use crate::{
     command::apply::MANAGER,
@@ -17,6 +20,9 @@ use crate::{
     print::Screen,
     remote::{self, Access, Connection},
 };
+
+/// Time that the controller has to render the pool.
+const RENDER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Return a pool to an earlier rendered config, by changing the MachineConfigs that led away from it
 #[derive(Debug, clap::Args)]
@@ -98,6 +104,7 @@ async fn delete(
         api.delete(name, &DeleteParams::default()).await.map_err(remote::call_error)?;
         writeln!(screen, "machineconfig.{} \"{name}\" deleted", mco_api::GROUP)?;
     }
+    rendered(client, &args.pool, target).await;
     print::note(&format!("follow the pool with `mco rollout status {}`", args.pool));
     Ok(ExitCode::SUCCESS)
 }
@@ -127,6 +134,7 @@ async fn restore(
     let replaced = api.replace(&name, &PostParams::default(), &former).await;
     replaced.map_err(remote::call_error)?;
     writeln!(screen, "machineconfig.{} \"{name}\" restored", mco_api::GROUP)?;
+    rendered(client, pool, target).await;
     print::note(&format!("follow the pool with `mco rollout status {pool}`"));
     Ok(ExitCode::SUCCESS)
 }
@@ -151,8 +159,30 @@ async fn pin(
     let pinned = api.patch(&name, &params, &Patch::Apply(config)).await;
     pinned.map_err(remote::call_error)?;
     writeln!(screen, "machineconfig.{} \"{name}\" pins the pool", mco_api::GROUP)?;
+    rendered(client, pool, target).await;
     print::note(&format!("`mco delete mc {name}` removes the pin"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the controller has given the pool the config, so that `mco rollout status` follows this
+/// change and not the state before it. A controller that does not is named, and not waited for.
+async fn rendered(client: &Client, pool: &str, target: &str) {
+    let pools = Api::<MachineConfigPool>::all(client.clone());
+    let is_rendered = async {
+        let mut states = watch::object(&pools, pool, watch::Config::default());
+        while let Some(state) = states.next().await {
+            let found = state.ok().and_then(|state| state.object);
+            if found.is_some_and(|pool| pool.spec.configuration.rendered.name == target) {
+                return;
+            }
+        }
+    };
+    if timeout(RENDER_LIMIT, is_rendered).await.is_err() {
+        let seconds = RENDER_LIMIT.as_secs();
+        print::note(&format!(
+            "the controller has not rendered {target} within {seconds} s: see `mco doctor`"
+        ));
+    }
 }
 
 fn ask(

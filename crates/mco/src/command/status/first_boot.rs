@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::{Client, api::ListParams};
-use mco_api::label;
 use mco_cluster::Api;
 
 use crate::remote;
@@ -15,7 +14,7 @@ const SHOWN: usize = 3;
 
 /// Fetches the last failures, a line for each.
 pub(super) async fn fetch(client: &Client) -> anyhow::Result<Vec<String>> {
-    let api = Api::<Event>::namespaced(client.clone(), label::NAMESPACE);
+    let api = Api::<Event>::own(client.clone());
     let failures = ListParams::default().fields("reason=FirstBootFailed");
     match api.list(&failures).await {
         Ok(events) => Ok(lines(&events.items)),

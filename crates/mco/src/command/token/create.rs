@@ -14,7 +14,7 @@ use mco_api::{
     duration::DurationText,
     join_token::{self, Binding, JoinToken},
 };
-use mco_cluster::{Api, Clock, apply};
+use mco_cluster::{Api, Clock, apply, config_server};
 use mco_core::join::{StoredToken, TokenText, authorize::MAX_USES, parse_binding};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::json;
@@ -28,6 +28,9 @@ use crate::{
 
 /// Longest life of a token.
 const MAX_TTL: SignedDuration = SignedDuration::from_hours(90 * 24);
+
+/// Life of a token for a machine of `mco up`.
+const OWN_TTL: SignedDuration = SignedDuration::from_hours(24);
 
 /// Make a token and print it; it cannot be shown again
 #[derive(Debug, clap::Args)]
@@ -99,9 +102,7 @@ pub(super) fn run(args: &CreateArgs, screen: &mut Screen<'_>) -> anyhow::Result<
             joins: Vec::new(),
         })
     };
-    let random = SystemRandom::new();
-    let token = TokenText::generate(|bytes| random.fill(bytes));
-    let token = token.ok().context("the system has no random numbers")?;
+    let token = generate()?;
     let stored = stored(Clock::System.now(), &token)?;
     remote::block_on(async {
         let client = args.connection.writer().await?;
@@ -116,6 +117,36 @@ pub(super) fn run(args: &CreateArgs, screen: &mut Screen<'_>) -> anyhow::Result<
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Makes and stores a token for the machine of `mco up` that becomes this node.
+pub(crate) async fn issue(
+    client: &Client,
+    pool: &str,
+    node: &str,
+) -> anyhow::Result<config_server::JoinToken> {
+    let (token, now) = (generate()?, Clock::System.now());
+    let stored = StoredToken {
+        id: token.id().to_owned(),
+        token: JoinToken {
+            pool: pool.to_owned(),
+            secret_sha256: token.secret_sha256(),
+            created: Time(now),
+            expires: Time(now.saturating_add(OWN_TTL).unwrap_or(now)),
+            uses: 1,
+            binding: Binding { node: node.to_owned(), ..Binding::default() },
+            description: "machine of mco up".to_owned(),
+        },
+        joins: Vec::new(),
+    };
+    create(client, &stored).await?;
+    Ok(config_server::JoinToken::new(&token.reveal()))
+}
+
+fn generate() -> anyhow::Result<TokenText> {
+    let random = SystemRandom::new();
+    let token = TokenText::generate(|bytes| random.fill(bytes));
+    token.ok().context("the system has no random numbers")
 }
 
 fn binding(args: &CreateArgs) -> anyhow::Result<Binding> {

@@ -213,7 +213,7 @@ async fn join(told: &mut Narrator<'_, '_>) -> anyhow::Result<()> {
     let (state, tasks) = (told.stage.state, JoinSet::new());
     let mut joining = Components { state, settings: &settings, client, shutdown, tasks };
     told.tell(&format!("Machine {node} is switched on with an empty disk."))?;
-    joining.machines(&told.stage.identities, told.stage.server)?;
+    joining.machines(&told.stage.identities, told.stage.server).await?;
     told.tell("It fetches the config of its pool, writes it, reboots, and registers its node.")?;
     told.until_done(&node).await?;
     let config = told.target().await;

@@ -14,7 +14,7 @@ on_both! {
 
 /// Parts of examples that run until they are stopped, change this machine, or need another machine. Their
 /// flags are checked, and nothing is run.
-const CHECKED: [&str; 18] = [
+const CHECKED: [&str; 19] = [
     "mco apiserver ",
     "mco daemon ",
     "mco server ",
@@ -27,6 +27,7 @@ const CHECKED: [&str; 18] = [
     "mco rollout status",
     "mco node drain worker-0 --timeout",
     "mco install --dry-run=server",
+    "mco install --namespace",
     " --follow",
     " https://example.com",
     " --root /",
@@ -37,7 +38,9 @@ const CHECKED: [&str; 18] = [
 
 /// Beginnings of examples with another exit code than 0 on the cluster of the test, which differs from its
 /// config and has no controller; a line that ends with `$` is complete. The first match counts.
-const OTHER_CODES: [(&str, i32); 16] = [
+const OTHER_CODES: [(&str, i32); 17] = [
+    // No daemon answers.
+    ("mco uninstall --yes --forget", 1),
     ("mco status", 2),
     ("mco doctor", 2),
     ("mco logs", 1),

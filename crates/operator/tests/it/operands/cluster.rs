@@ -95,9 +95,30 @@ impl Cluster {
         Some(Self { admin, own, log, server: Some((server, folder)) })
     }
 
+    /// Like [`Self::embedded`] and [`Self::real`], with an installation in another namespace.
+    pub(crate) async fn embedded_in(namespace: &str) -> Self {
+        let cluster = Self::embedded().await;
+        Self { own: client::in_namespace(cluster.own.clone(), namespace), ..cluster }
+    }
+
+    pub(crate) async fn real_in(namespace: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let server = KubeApiServer::alone(folder.path()).unwrap()?;
+        let account = api::install_in(&server, namespace).unwrap();
+        let admin = client::connect(Some(server.kubeconfig())).await.unwrap();
+        let own = client::connect(Some(&account)).await.unwrap();
+        let log = Log::default();
+        let own = client::in_namespace(log.record(own), namespace);
+        Some(Self { admin, own, log, server: Some((server, folder)) })
+    }
+
     /// Returns the operands whose kinds the cluster has.
     pub(crate) fn operands(&self) -> Vec<Value> {
-        let parameters = Parameters { release: "4.20.0".to_owned(), ..Parameters::new(IMAGE) };
+        let parameters = Parameters {
+            namespace: client::namespace(&self.own).to_owned(),
+            release: "4.20.0".to_owned(),
+            ..Parameters::new(IMAGE)
+        };
         let mut operands = all_operands(&parameters);
         operands.retain(|object| {
             object["apiVersion"] != "monitoring.coreos.com/v1"
