@@ -43,8 +43,10 @@ const RECORDS: [&str; 15] = [
 const OF_POINTER: [&str; 3] =
     ["/etc/mco/first-boot.env", "/etc/mco/join-token", "/etc/mco/server-ca.crt"];
 
-/// Records of the first boot, which have whole configs, and the force file.
-const OTHERS: [&str; 4] = [
+/// Records of the first boot, which have whole configs, the credentials that the daemon gives to the
+/// container runtime, and the force file.
+const OTHERS: [&str; 5] = [
+    "/etc/mco/internal-registry-pull-secret.json",
     disk::ENCAPSULATED,
     "/etc/ignition-machine-config-encapsulated.json.bak",
     disk::INSTALLED,

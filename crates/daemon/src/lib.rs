@@ -274,7 +274,7 @@ async fn until_forgotten(observed: &latest::Receiver<NodeState>, task: impl Futu
     let mut observed = observed.clone();
     tokio::select! {
         () = task => {}
-        _ = observed.wait_for(NodeState::is_forgotten) => {
+        Ok(_) = observed.wait_for(NodeState::is_forgotten) => {
             info!("Stopped writing to the machine, which was forgotten");
         }
     }

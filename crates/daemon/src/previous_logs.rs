@@ -14,7 +14,7 @@ const MAX_FILES: usize = 64;
 /// Copies the log of the daemon's newest pod in `namespace`, replacing the previous copy.
 pub fn save(root: &Root, namespace: &str) -> Result<(), RootError> {
     // A machine that was forgotten gets no new records.
-    if root.stat(mco_apply::disk::RECORDS)?.is_none() {
+    if root.stat(mco_apply::disk::CURRENT_CONFIG)?.is_none() {
         return Ok(());
     }
     let prefix = format!("{namespace}_{POD_PREFIX}");
@@ -57,7 +57,7 @@ mod tests {
         root.write("/var/log/pods/ns_machine-config-daemon-a_1/c/0.log", b"x", 0o640).unwrap();
         save(&root, "ns").unwrap();
         assert!(!root.exists(COPY).unwrap(), "a machine that was forgotten gets no records");
-        root.create_directory(mco_apply::disk::RECORDS).unwrap();
+        root.write(mco_apply::disk::CURRENT_CONFIG, b"{}", 0o600).unwrap();
         let pod = |name: &str| format!("{PODS}/ns_{POD_PREFIX}{name}/machine-config-daemon/0.log");
         root.write(&pod("abcde_1"), b"first", 0o640).unwrap();
         root.write(&format!("{PODS}/other_pod_1/c/0.log"), b"x", 0o640).unwrap();

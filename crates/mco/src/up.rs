@@ -54,7 +54,7 @@ use crate::{
 };
 
 /// Time that the components may take to stop.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of the cluster.
 #[derive(Clone, Debug)]

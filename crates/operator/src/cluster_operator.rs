@@ -48,7 +48,8 @@ pub(crate) async fn ensure(context: &Context) -> Result<Arc<ClusterOperator>, Ca
     claim::mark(&mut new, namespace(&context.client));
     let made = apply::ensure(&api, name, &new).await?;
     context.operators.learn_new(made.clone());
-    if made.status.as_ref().is_some_and(|status| !status.conditions.is_empty()) {
+    let has_status = made.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
+    if has_status || claim::refusal(&made.metadata, namespace(&context.client)).is_some() {
         return Ok(made.into());
     }
     let conditions = conditions(context, &ClusterOperatorStatus::default(), &operator::initial());

@@ -5,7 +5,7 @@ mod ownership;
 
 pub use self::ownership::is_of_release;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::{
@@ -14,10 +14,10 @@ use k8s_openapi::{
 };
 use kube::{
     Client, ResourceExt as _,
-    api::{ObjectMeta, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
-use mco_api::label;
 use mco_cluster::{Api, CallError, apply, client::namespace, error::Rejection, watch};
+use serde::Deserialize as _;
 use tracing::info;
 
 use crate::manifests;
@@ -190,16 +190,12 @@ fn patch(
     (params, wanted)
 }
 
-/// Creates the namespace.
+/// Creates the namespace of the installation, as `mco install` does.
 pub(crate) async fn create_namespace(client: &Client) -> Result<(), InstallError> {
     let namespaces = Api::<Namespace>::all(client.clone());
     let name = namespace(client);
-    let labels = (name != label::NAMESPACE)
-        .then(|| BTreeMap::from([(label::INSTALLATION.to_owned(), String::new())]));
-    let namespace = Namespace {
-        metadata: ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() },
-        ..Namespace::default()
-    };
+    let manifest = manifests::installation_namespace(name);
+    let namespace = Namespace::deserialize(manifest).expect("the manifest is a Namespace");
     let made = apply::create(&namespaces, &namespace).await;
     made.map_err(|source| InstallError::Namespace(name.to_owned(), source))?;
     Ok(())

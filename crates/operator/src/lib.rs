@@ -184,7 +184,8 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Leadersh
     let client = candidate.fence.guard(client);
     let work = |stop| async move {
         // Another operator may have begun while this process waited for the Lease.
-        if let Some(tenure) = permit::decide(&config, &reader).await {
+        let Some(tenure) = permit::decide(&config, &reader).await else { return };
+        if claim::wait(&reader, &config.health, &stop).await {
             run_operator(config, tenure, client, stop).await;
         }
     };
@@ -393,12 +394,14 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
 }
 
 async fn reconcile(context: &Context, queue: &Queue<()>) -> Reconciled {
-    let claimed = cluster_operator::ensure(context).await;
-    if let Err(error) = &claimed {
-        warn!(error = chain(error), "Failed to create ClusterOperator");
-    }
-    let refusal =
-        claimed.ok().and_then(|it| claim::refusal(&it.metadata, namespace(&context.client)));
+    let claimed = match cluster_operator::ensure(context).await {
+        Ok(claimed) => claimed,
+        Err(error) => {
+            warn!(error = chain(&error), "Failed to create ClusterOperator");
+            return Reconciled::Retry;
+        }
+    };
+    let refusal = claim::refusal(&claimed.metadata, namespace(&context.client));
     context.config.health.set_idle(refusal.clone());
     if let Some(reason) = refusal {
         warn!(reason, "Left the cluster to another installation");

@@ -142,22 +142,27 @@ pub fn definitions() -> Vec<Value> {
 /// Returns the namespaces.
 #[must_use]
 pub fn namespaces(parameters: &Parameters) -> Vec<Value> {
-    let namespace = |name: &str, level: &str| {
-        let mut labels = json!({"pod-security.kubernetes.io/enforce": level});
-        if name == parameters.namespace && name != label::NAMESPACE {
-            labels = with(labels, json!({label::INSTALLATION: ""}));
-        }
-        labelled(json!({
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, "labels": labels},
-        }))
-    };
-    // The daemon runs privileged pods; no pod runs beside the join tokens.
-    vec![
-        namespace(&parameters.namespace, "privileged"),
-        namespace(mco_api::join_token::NAMESPACE, "restricted"),
-    ]
+    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    // No pod runs beside the join tokens.
+    let tokens = namespace(mco_api::join_token::NAMESPACE, &labels);
+    vec![installation_namespace(&parameters.namespace), tokens]
+}
+
+/// Returns the namespace of an installation. The daemon runs privileged pods in it.
+pub(crate) fn installation_namespace(name: &str) -> Value {
+    let mut labels = json!({"pod-security.kubernetes.io/enforce": "privileged"});
+    if name != label::NAMESPACE {
+        labels = with(labels, json!({label::INSTALLATION: ""}));
+    }
+    namespace(name, &labels)
+}
+
+fn namespace(name: &str, labels: &Value) -> Value {
+    labelled(json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": labels},
+    }))
 }
 
 /// Returns the operator: service account, rights and Deployment.

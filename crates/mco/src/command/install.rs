@@ -84,9 +84,7 @@ pub(crate) fn run(args: &InstallArgs, screen: &mut Screen<'_>) -> anyhow::Result
         ..Parameters::new(&args.image)
     };
     let objects = manifests::install(&parameters);
-    if args.namespace != label::NAMESPACE || args.dry_run.is_some() {
-        remote::block_on(check_installation(args))?;
-    }
+    remote::block_on(check_installation(args))?;
     if args.dry_run.is_some() {
         return remote::block_on(dry_run(args, &objects, screen));
     }

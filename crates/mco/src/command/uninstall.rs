@@ -2,7 +2,7 @@
 
 mod nodes;
 
-use std::{io::Write as _, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, io::Write as _, process::ExitCode, time::Duration};
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -90,6 +90,10 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
         }
         if ours.is_empty() {
             writeln!(screen, "nothing to delete: the cluster has no object of mco")?;
+            // An interrupted uninstallation may have left them.
+            if args.yes && args.forget {
+                nodes::remove_annotations(&client).await?;
+            }
             return Ok(ExitCode::SUCCESS);
         }
         if !args.yes {
@@ -106,7 +110,7 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
             remove_finalizers::<KubeletConfig>(&client).await?;
             remove_finalizers::<ContainerRuntimeConfig>(&client).await?;
         }
-        let mut silent = std::collections::BTreeSet::new();
+        let mut silent = BTreeSet::new();
         // The daemons forget their nodes when no operator and no controller gives them other orders.
         let mut is_due = args.forget;
         for object in &ours {
@@ -118,11 +122,13 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
             writeln!(screen, "{} deleted", object.name)?;
         }
         if args.forget {
-            wait_for_pods(&client, DAEMON).await?;
+            let ended = wait_for_pods(&client, DAEMON, &silent).await;
             nodes::remove_annotations(&client).await?;
+            nodes::report_silent(&silent, screen)?;
+            ended?;
         }
         print_rest(args, screen)?;
-        nodes::report_silent(&silent, screen)
+        Ok(if silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
@@ -259,7 +265,10 @@ async fn delete(client: &Client, name: &ObjectName) -> anyhow::Result<()> {
         Err(anyhow::anyhow!("an admission policy denied it for {seconds} s"))
     });
     deleted.map_err(|error| error.context(format!("failed to delete {name}")))?;
-    if rank(name) == 0 { wait_for_pods(client, OPERATOR).await } else { Ok(()) }
+    match rank(name) {
+        0 | CONTROLLER_RANK => wait_for_pods(client, &name.name, &BTreeSet::new()).await,
+        _ => Ok(()),
+    }
 }
 
 /// Returns true if an admission policy denied the request. The API server applies a deleted policy for
@@ -268,15 +277,24 @@ fn is_denied_by_policy(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains("ValidatingAdmissionPolicy"))
 }
 
-/// Waits until no pod of a process runs: it would create again what is deleted next.
-async fn wait_for_pods(client: &Client, process: &str) -> anyhow::Result<()> {
+/// Waits until no pod of a process runs, which would create again what is deleted next. Pods on nodes
+/// that do not answer are not waited for: they end when their kubelet is back.
+async fn wait_for_pods(
+    client: &Client,
+    process: &str,
+    silent: &BTreeSet<String>,
+) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace(client));
     let ours = ListParams::default().labels(&format!("k8s-app={process}"));
     let ended = async {
-        while !pods.list(&ours).await.map_err(remote::call_error)?.items.is_empty() {
+        loop {
+            let found = pods.list(&ours).await.map_err(remote::call_error)?;
+            let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            if found.iter().all(|pod| node(pod).is_some_and(|node| silent.contains(&node))) {
+                return anyhow::Ok(());
+            }
             tokio::time::sleep(INTERVAL).await;
         }
-        anyhow::Ok(())
     };
     tokio::time::timeout(PODS_LIMIT, ended).await.unwrap_or_else(|_| {
         let seconds = PODS_LIMIT.as_secs();

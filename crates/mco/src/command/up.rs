@@ -163,15 +163,17 @@ pub(crate) fn run(
         processes: args.processes,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    match &args.kubeconfig {
+    let ended = match &args.kubeconfig {
         Some(file) => {
             let (files, context) = (vec![file.clone()], args.context.clone());
             let choice = ClusterChoice { files, context, cluster: None };
-            runtime.block_on(up::existing::run(&state, &settings, &choice, screen))?;
+            runtime.block_on(up::existing::run(&state, &settings, &choice, screen))
         }
-        None => runtime.block_on(up::run(&state, &settings, screen))?,
-    }
-    Ok(ExitCode::SUCCESS)
+        None => runtime.block_on(up::run(&state, &settings, screen)),
+    };
+    // A call of a simulated machine that does not return ends with the process.
+    runtime.shutdown_timeout(up::SHUTDOWN_TIMEOUT);
+    ended.map(|()| ExitCode::SUCCESS)
 }
 
 /// Fails if the state directory belongs to another cluster than the flags choose.

@@ -64,6 +64,8 @@ pub(crate) async fn run(
     Root::create(state.dir())?.write("/kubeconfig", kubeconfig.as_bytes(), 0o600)?;
     let shutdown = Shutdown::on_signals()?;
     let ChosenCluster { client, context, server } = chosen;
+    // The context of a user may name any namespace.
+    let client = client::in_namespace(client, label::NAMESPACE);
     print::note(&format!("writing to context {context} at {server}"));
     mco_operator::install(&client).await?;
     let cluster = ClusterWatch::start(&client, &shutdown);
@@ -112,10 +114,15 @@ async fn check(client: &Client, state: &StateDir) -> anyhow::Result<()> {
             hint: "`mco takeover --check` lists what a takeover would change".to_owned(),
         }),
     };
+    let elsewhere = remote::installation::find(client).await?;
+    let elsewhere = elsewhere.filter(|found| found != label::NAMESPACE).map(|found| Refusal {
+        reason: format!("the cluster has an installation in namespace {found}"),
+        hint: "remove it with `mco uninstall`, or use it as it is".to_owned(),
+    });
     let leases = Api::<Lease>::namespaced(client.clone(), label::NAMESPACE).list(&all).await;
     let leases = leases.map_err(remote::call_error)?.items;
     let disks: BTreeSet<String> = state.nodes()?.into_iter().collect();
-    let refusal = other.or_else(|| leader(&leases, Clock::System.now()));
+    let refusal = other.or(elsewhere).or_else(|| leader(&leases, Clock::System.now()));
     match refusal.or_else(|| machines(&nodes.items, &disks)) {
         Some(Refusal { reason, hint }) => Err(error_with_hint(reason, hint)),
         None => Ok(()),

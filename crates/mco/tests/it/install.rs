@@ -149,8 +149,7 @@ async fn an_installation_elsewhere_is_found(api: &dyn ApiServer) {
     let (is_ok, text) = run(&["install", "--namespace", "other"], file);
     assert!(!is_ok && text.contains("has an installation in namespace node-config"), "{text}");
     let (_, text) = run(&["uninstall", "--yes", "--forget"], file);
-    // The operator made it, not the manifests of an installation.
-    assert!(text.contains("Namespace node-config stays: it has no label"), "{text}");
+    assert!(text.contains("Namespace node-config deleted"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,7 +16,8 @@ use kube::{
 };
 use mco_api::{ControllerConfig, label};
 use mco_testkit::{
-    api::Programs,
+    PATIENCE,
+    api::{self, Process, Programs},
     nodes::{NodeSummaries, NodeSummary, max_matching},
 };
 use serde_json::{Value, json};
@@ -113,15 +114,20 @@ fn workers_are_added_and_removed_by_later_starts() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test starts programs")]
 fn every_scenario_ends_by_itself_with_its_outcome() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("mco").display().to_string();
     let run = |words: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mco"));
-        command.args(words).env("NO_COLOR", "1").output().unwrap()
+        let mut command = api::command(env!("CARGO_BIN_EXE_mco"));
+        let log = folder.path().join(words.join("-").replace('/', "-"));
+        let mut run =
+            Process::start("mco", command.args(words).env("NO_COLOR", "1"), &log).unwrap();
+        if let Err(error) = run.wait(2 * PATIENCE) {
+            panic!("{error:#}\n{}", run.log());
+        }
+        run.log()
     };
-    let listed = cluster::text(&run(&["up", "--scenario", "list"]));
+    let listed = run(&["up", "--scenario", "list"]);
     assert!(listed.lines().count() >= 5 && listed.contains("budget "), "{listed}");
     let up = ["up", "--dir", &dir, "--masters", "1", "--nodes", "2"];
     for (story, want) in [
@@ -132,7 +138,7 @@ fn every_scenario_ends_by_itself_with_its_outcome() {
         ("budget", "The drain continued by itself"),
         ("join", "worker-2 is Done with rendered-worker-"),
     ] {
-        let told = cluster::text(&run(&[&up[..], &["--scenario", story]].concat()));
+        let told = run(&[&up[..], &["--scenario", story]].concat());
         assert!(told.contains(&format!("] Scenario {story}: ")), "{told}");
         let end = format!("] Scenario {story} is complete. ");
         assert!(told.contains(want) && told.contains(&end), "{told}");

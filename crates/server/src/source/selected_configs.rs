@@ -57,11 +57,26 @@ impl SelectedConfigs {
         }
     }
 
-    /// Waits until all configs that are watched now have arrived, or are known not to exist.
+    /// Waits until all configs that are watched have arrived, or are known not to exist.
+    ///
+    /// A pool may select another config meanwhile. The watch of the former one ends, and may never
+    /// have delivered it.
     pub(super) async fn ready(&self) {
-        let caches: Vec<_> = self.lock().values().map(|watch| watch.cache.clone()).collect();
-        for cache in caches {
-            cache.ready().await;
+        loop {
+            let watches: Vec<_> = {
+                let watches = self.lock();
+                watches.values().map(|it| (it.cache.clone(), it.shutdown.clone())).collect()
+            };
+            let mut are_current = true;
+            for (cache, ended) in watches {
+                tokio::select! {
+                    () = cache.ready() => {}
+                    () = ended.requested() => are_current = false,
+                }
+            }
+            if are_current || self.shutdown.is_requested() {
+                return;
+            }
         }
     }
 
@@ -95,4 +110,47 @@ fn names(pool: &MachineConfigPool) -> impl Iterator<Item = &str> {
     let current = pool.status.as_ref().map(|status| status.configuration.rendered.name.as_str());
     let both = [Some(pool.spec.configuration.rendered.name.as_str()), current];
     both.into_iter().flatten().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube::client::Body;
+    use mco_api::MachineConfigPoolSpec;
+
+    use super::*;
+
+    fn pool(config: &str) -> Arc<MachineConfigPool> {
+        let mut pool = MachineConfigPool::new("worker", MachineConfigPoolSpec::default());
+        pool.spec.configuration.rendered.name = config.to_owned();
+        pool.into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_config_that_no_pool_selects_any_more_is_not_waited_for() {
+        // The API server never answers about the first config, and has no second one.
+        let answer = async |request: http::Request<Body>| {
+            if request.uri().to_string().contains("rendered-worker-a") {
+                std::future::pending::<()>().await;
+            }
+            let empty = r#"{"apiVersion": "machineconfiguration.openshift.io/v1", "metadata":
+                {"resourceVersion": "1"}, "kind": "MachineConfigList", "items": []}"#;
+            Ok::<_, tower::BoxError>(http::Response::new(Body::from(empty.as_bytes().to_vec())))
+        };
+        let answer = move |request| Box::pin(answer(request));
+        let client = Client::new(tower::service_fn(answer), "default");
+        let (health, shutdown) = (Health::default(), Shutdown::new());
+        let configs = Arc::new(SelectedConfigs::new(&client, &health, &shutdown));
+        configs.follow(&[pool("rendered-worker-a")]);
+        let waiting = configs.clone();
+        let mut ready = tokio::spawn(async move { waiting.ready().await });
+        let waited = tokio::time::timeout(Duration::from_secs(1), &mut ready).await;
+        assert!(waited.is_err(), "the selected config has not arrived");
+
+        configs.follow(&[pool("rendered-worker-b")]);
+        let ready = tokio::time::timeout(Duration::from_mins(1), ready).await;
+        ready.expect("the server starts").unwrap();
+        shutdown.request();
+    }
 }

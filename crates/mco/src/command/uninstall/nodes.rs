@@ -3,7 +3,7 @@
 //! An annotation asks them, and answers: it needs no further pods and rights, and works wherever a daemon
 //! runs, also outside of pods.
 
-use std::{collections::BTreeSet, io::Write as _, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, io::Write as _, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -104,8 +104,8 @@ pub(super) async fn forget(
             writeln!(screen, "Node {name} forgot: its daemon removed the records of mco")?;
         }
         asked.retain(|name| !answered.contains(name));
-        let is_updating =
-            |node: &Node| asked.contains(&node.name_any()) && is_ready(node) && is_working(node);
+        // A node that reboots for its update is not ready.
+        let is_updating = |node: &Node| asked.contains(&node.name_any()) && is_working(node);
         limit = if found.iter().any(is_updating) { UPDATE_LIMIT } else { SILENCE_LIMIT };
         silent.retain(|name| !answered.contains(name));
     }
@@ -124,15 +124,15 @@ async fn ask(nodes: &Api<Node>, name: &str) -> anyhow::Result<()> {
 pub(super) fn report_silent(
     silent: &BTreeSet<String>,
     screen: &mut Screen<'_>,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     if silent.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     for name in silent {
         writeln!(screen, "Node {name} did not forget: its daemon did not answer")?;
     }
     writeln!(screen, "remove their records with `mco host forget --yes` on these machines")?;
-    Ok(ExitCode::FAILURE)
+    Ok(())
 }
 
 /// Removes the annotations of controller and daemon from all nodes.

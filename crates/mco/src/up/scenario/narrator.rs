@@ -60,21 +60,22 @@ impl<'s, 'w> Narrator<'s, 'w> {
         what: &str,
         is: impl Fn(&StatusView) -> bool,
     ) -> anyhow::Result<StatusView> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let view = self.stage.cluster.view().await;
-            self.tell_changes(&view)?;
-            if is(&view) {
-                return Ok(view);
+        let seen = async {
+            loop {
+                let view = self.stage.cluster.view().await;
+                self.tell_changes(&view)?;
+                if is(&view) {
+                    return Ok(view);
+                }
+                self.stage.cluster.changed().await;
             }
-            let waited = tokio::time::timeout_at(end, self.stage.cluster.changed()).await;
-            if waited.is_err() {
-                return Err(error_with_hint(
-                    format!("the scenario failed: it waited {} s for {what}", PATIENCE.as_secs()),
-                    "`mco up` continues with this cluster, and `mco status` shows what it waits for",
-                ));
-            }
-        }
+        };
+        tokio::time::timeout(PATIENCE, seen).await.unwrap_or_else(|_| {
+            Err(error_with_hint(
+                format!("the scenario failed: it waited {} s for {what}", PATIENCE.as_secs()),
+                "`mco up` continues with this cluster, and `mco status` shows what it waits for",
+            ))
+        })
     }
 
     fn tell_changes(&mut self, view: &StatusView) -> anyhow::Result<()> {
