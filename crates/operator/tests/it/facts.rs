@@ -12,7 +12,6 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
-    runtime::wait::{await_condition, conditions},
 };
 use mco_api::{ClusterOperator, ControllerConfig, annotation, label};
 use mco_operator::{ImagesFile, RootCa};
@@ -22,7 +21,7 @@ use serde_json::{Value, json};
 use crate::{
     machine_configuration::on_both,
     operands::cluster::{Cluster, IMAGE, settings},
-    support::{Operator, condition, config, wait, wait_for},
+    support::{Operator, condition, config, established, wait, wait_for},
 };
 
 /// Kinds of OpenShift, and their plurals.
@@ -56,8 +55,7 @@ pub(crate) async fn create_kinds(client: &Client) {
                 "schema": {"openAPIV3Schema": schema}}],
         }});
         create(&definitions, definition).await;
-        let established = conditions::is_crd_established();
-        await_condition(definitions.clone(), &name, established).await.unwrap();
+        established(client, &name).await;
     }
 }
 

@@ -5,13 +5,14 @@ use std::{fmt::Debug, time::Duration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Resource,
-    runtime::wait::{await_condition, conditions},
+    runtime::wait::{Condition as _, conditions},
 };
 use mco_api::ClusterOperator;
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{Shutdown, lease::LeadershipEnd};
 use mco_core::render::Build;
 use mco_operator::{Config, RootCa};
+use mco_testkit::object_wait;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
@@ -24,16 +25,19 @@ pub(crate) async fn wait(
     what: &str,
     holds: impl Fn(&ClusterOperator) -> bool,
 ) -> ClusterOperator {
+    // The kind cannot be watched before the operator has installed it.
+    established(client, "clusteroperators.config.openshift.io").await;
     let api = Api::<ClusterOperator>::all(client.clone());
-    let waiting = async {
-        // The kind cannot be watched before the operator has installed it.
-        let kinds = Api::<CustomResourceDefinition>::all(client.clone());
-        let kind = "clusteroperators.config.openshift.io";
-        await_condition(kinds, kind, conditions::is_crd_established()).await.unwrap();
-        let condition = |found: Option<&ClusterOperator>| found.is_some_and(&holds);
-        await_condition(api, "machine-config", condition).await.unwrap().unwrap()
-    };
-    tokio::time::timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what} did not happen"))
+    let condition = |found: Option<&ClusterOperator>| found.is_some_and(&holds);
+    wait_for(&api, "machine-config", what, condition).await.unwrap()
+}
+
+/// Waits until the API server serves the kind of that definition.
+pub(crate) async fn established(client: &Client, definition: &str) {
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let is_established =
+        |found: Option<&_>| conditions::is_crd_established().matches_object(found);
+    wait_for(&definitions, definition, "a served kind", is_established).await;
 }
 
 /// Returns a condition as text.
@@ -53,9 +57,7 @@ pub(crate) async fn wait_for<K>(
 where
     K: Resource + Clone + Debug + Send + DeserializeOwned + 'static,
 {
-    let waiting = Box::pin(await_condition(api.clone(), name, holds));
-    let reached = tokio::time::timeout(TIMEOUT, waiting).await;
-    reached.unwrap_or_else(|_| panic!("{what} did not happen")).unwrap()
+    Box::pin(object_wait::wait_until(api.clone(), name, what, holds)).await.unwrap()
 }
 
 /// Returns a client of an empty cluster.
