@@ -145,7 +145,10 @@ impl<S: System> Host<S> {
     pub fn write_dropin(&mut self, unit: &str, dropin: &config::Dropin) -> Result<(), HostError> {
         let path = machine::dropin_path(unit, &dropin.name);
         match dropin.contents.as_deref() {
-            None | Some("") => drop(self.root.remove(&path)?),
+            None | Some("") => {
+                self.clear_directory(&path)?;
+                self.root.remove(&path)?;
+            }
             Some(text) => self.write_unit_file(&path, text)?,
         }
         Ok(())
