@@ -35,8 +35,7 @@ pub(crate) async fn wait(
 /// Waits until the API server serves the kind of that definition.
 pub(crate) async fn established(client: &Client, definition: &str) {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    let is_established =
-        |found: Option<&_>| conditions::is_crd_established().matches_object(found);
+    let is_established = |found: Option<&_>| conditions::is_crd_established().matches_object(found);
     wait_for(&definitions, definition, "a served kind", is_established).await;
 }
 
