@@ -90,10 +90,6 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
         }
         if ours.is_empty() {
             writeln!(screen, "nothing to delete: the cluster has no object of mco")?;
-            // An interrupted uninstallation may have left them.
-            if args.yes && args.forget {
-                nodes::remove_annotations(&client).await?;
-            }
             return Ok(ExitCode::SUCCESS);
         }
         if !args.yes {
