@@ -86,7 +86,7 @@ pub(crate) struct CertificateSync<S> {
 
 impl<S: System + 'static> CertificateSync<S> {
     /// Syncs certificates until dropped.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(&self) {
         let (sender, latest) = watch::channel(None);
         let (tls_error, tls_errors) = watch::channel(None);
         let watching = watch_controller_config(

@@ -238,10 +238,10 @@ async fn run_in_span<S: System + 'static>(
             watch_node(own(), node.clone(), watched, sender),
             machine_config_node::watch_object(own(), node.clone(), own_kind, mcn_sender),
             machine_config_node::write_updates(own(), node.clone(), around.clock, receiver, mcn),
-            until_forgotten(&observed, certificate_sync.run()),
+            unless_forgotten(&observed, || certificate_sync.run()),
             async {
-                if let Some(pinned_images) = pinned_images {
-                    until_forgotten(&observed, pinned_images.run()).await;
+                if let Some(pinned_images) = &pinned_images {
+                    unless_forgotten(&observed, || pinned_images.run()).await;
                 }
             },
             async {
@@ -269,13 +269,20 @@ async fn run_in_span<S: System + 'static>(
     }
 }
 
-/// Runs a task that writes to the machine until the machine is forgotten.
-async fn until_forgotten(observed: &latest::Receiver<NodeState>, task: impl Future<Output = ()>) {
+/// Runs a task that writes to the machine, except while the machine is forgotten.
+async fn unless_forgotten<F: Future<Output = ()>>(
+    observed: &latest::Receiver<NodeState>,
+    task: impl Fn() -> F,
+) {
     let mut observed = observed.clone();
-    tokio::select! {
-        () = task => {}
-        Ok(_) = observed.wait_for(NodeState::is_forgotten) => {
-            info!("Stopped writing to the machine, which was forgotten");
+    while observed.wait_for(|node| !node.is_forgotten()).await.is_ok() {
+        tokio::select! {
+            // First: the task must not begin on a machine that is known to be forgotten.
+            biased;
+            Ok(_) = observed.wait_for(NodeState::is_forgotten) => {
+                info!("Stopped writing to the machine, which was forgotten");
+            }
+            () = task() => return,
         }
     }
 }

@@ -107,7 +107,7 @@ pub(crate) struct PinnedImageSync<S> {
 
 impl<S: System + 'static> PinnedImageSync<S> {
     /// Syncs pinned images until dropped.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(&self) {
         let (sender, wanted) = latest::channel(None);
         let watching = watch::watch_sets(
             self.clients.own.clone(),

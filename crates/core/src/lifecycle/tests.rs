@@ -430,6 +430,22 @@ fn a_node_is_forgotten_when_no_update_is_recorded_and_left_alone_from_then_on() 
 }
 
 #[test]
+fn a_forgotten_node_that_is_managed_again_is_verified_at_once() {
+    let done = "currentConfig=a desiredConfig=a state=Done";
+    let mut node = Node::new(done, on_disk(Some("a")));
+    node.turn(Outcome::Started, 0);
+    let verified = Outcome::Verified(name("a"), Occasion::Complete);
+    assert_eq!(node.turn(verified, 0).0, Action::Wait);
+    node.annotations = format!("{done} recover=forget");
+    assert_eq!(node.turn(Outcome::Woken(Wake::Change), 1).0, Action::Forget);
+    node.annotations = format!("{done} recover=forgotten");
+    node.disk = on_disk(None);
+    assert_eq!(node.turn(Outcome::Done, 2).0, Action::Wait);
+    node.annotations = done.to_owned();
+    assert_eq!(node.turn(Outcome::Woken(Wake::Change), 3).0, complete("a"), "it has no record");
+}
+
+#[test]
 fn an_update_that_cannot_be_read_is_reported_until_it_is_abandoned() {
     let mut node = Node::new(UPDATE, on_disk(Some("a")));
     node.disk.unreadable = Some("damaged".to_owned());

@@ -49,7 +49,7 @@ impl Turn<'_> {
     }
 
     /// Decides the next action after the outcome of the last.
-    fn proceed(self) -> Decision {
+    fn proceed(mut self) -> Decision {
         // The machine is going down: everything else waits for the next boot.
         if let Some((config, _)) = self.state.reboot.clone() {
             return self.reboot(config);
@@ -67,6 +67,8 @@ impl Turn<'_> {
             }
             // An update that has begun is completed first: it may be half of a machine.
             Some(Recovery::Forget) if !self.has_begun() => {
+                // If it is managed again, its disk has no record any longer.
+                (self.state.verified, self.state.prepared) = (None, None);
                 let phase = self.state.phase;
                 return self.act(phase, Action::Forget);
             }

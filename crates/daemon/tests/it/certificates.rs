@@ -101,6 +101,25 @@ async fn certificates_come_and_go_without_drain_or_reboot_also_in_a_paused_pool(
     fleet.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_machine_that_is_managed_again_gets_new_certificates() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let version = configure(&fleet, false, json!({})).await;
+    fleet.start();
+    fleet.wait(&format!("state=Done, lastSyncedControllerConfigResourceVersion={version}")).await;
+    fleet.annotate("recover", "forget").await;
+    fleet.wait("recover=forgotten").await;
+    assert!(!fleet.path("/etc/machine-config-daemon/currentconfig").exists());
+    let spec = json!({"kubeAPIServerServingCAData": base64("second")});
+    let version = configure(&fleet, false, spec).await;
+    let annotations = json!({"machineconfiguration.openshift.io/recover": null});
+    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    fleet.nodes.patch("worker-0", &PatchParams::default(), &patch).await.unwrap();
+    fleet.wait(&format!("state=Done, lastSyncedControllerConfigResourceVersion={version}")).await;
+    assert_eq!(fleet.text("/etc/kubernetes/kubelet-ca.crt").as_deref(), Some("second\n"));
+    fleet.stop().await;
+}
+
 // covers: C103
 #[tokio::test(flavor = "multi_thread")]
 async fn new_authorities_of_the_api_server_restart_the_kubelet_unless_they_can_wait() {
