@@ -199,7 +199,12 @@ pub(super) fn steps(
     remove_files(&mut removals, diff, to);
     units::remove_units(&mut removals, diff, to);
     units::preset_companions(&mut removals, from, to);
-    let (obstacles, removals) = split_obstacles(removals, &writes);
+    let (mut obstacles, removals) = split_obstacles(removals, &writes);
+    // systemd refuses an alias in the place of a file.
+    let aliases = units::alias_paths(&changed);
+    let (in_place_of_alias, removals): (Vec<Step>, Vec<Step>) =
+        removals.into_iter().partition(|step| aliases.contains(&place(step)));
+    obstacles.extend(in_place_of_alias);
     steps.extend(obstacles.into_iter().chain(writes).chain(dropins));
     units::enable_units(&mut steps, &changed);
     steps.extend(removals);
@@ -232,17 +237,21 @@ pub(super) fn steps(
 fn split_obstacles(removals: Vec<Step>, writes: &[Step]) -> (Vec<Step>, Vec<Step>) {
     let written: BTreeSet<String> = writes.iter().filter_map(Step::path).collect();
     let is_obstacle = |step: &Step| {
-        let path = if let Step::PresetUnit(unit) = step {
-            // Presets of a unit are applied while its file exists.
-            machine::unit_path(unit)
-        } else {
-            step.path().unwrap_or_default()
-        };
+        let path = place(step);
         let mut below = written.range(format!("{path}/")..);
         let is_above = below.next().is_some_and(|it| paths::are_related(it, &path));
         is_above || paths::ancestors(&path).any(|above| written.contains(above))
     };
     removals.into_iter().partition(is_obstacle)
+}
+
+/// Returns the path that a removal makes free. Presets of a unit are applied while its file exists.
+fn place(removal: &Step) -> String {
+    if let Step::PresetUnit(unit) = removal {
+        machine::unit_path(unit)
+    } else {
+        removal.path().unwrap_or_default()
+    }
 }
 
 fn write_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, at: &Circumstances) {

@@ -409,3 +409,35 @@ fn units_are_enabled_after_drop_ins_are_removed_and_again_if_one_is_disabled_aft
     let want = "preset v.service; remove unit v.service; enable a.service";
     assert!(steps(&again).starts_with(want), "{}", steps(&again));
 }
+
+// covers: C68
+#[test]
+fn an_alias_and_a_file_in_its_place_make_way_for_each_other() {
+    let unit = "/etc/systemd/system/z.service=1";
+    let cases = [
+        (
+            "z.service=x",
+            "u.service=x",
+            "preset z.service; remove unit z.service; write unit u.service",
+        ),
+        (unit, "u.service=x", "remove /etc/systemd/system/z.service; write unit u.service"),
+        (
+            "u.service=x z.service=x",
+            "u.service=x",
+            "preset z.service; remove unit z.service; enable u.service",
+        ),
+    ];
+    for (from, to, want) in cases {
+        let (mut from, mut to) = (machine("old", from), machine("new", to));
+        for unit in from.config.systemd.units.iter_mut().chain(&mut to.config.systemd.units) {
+            if unit.name == "u.service" {
+                unit.enabled = Some(true);
+                unit.contents = Some("[Install]\nAlias = y.service z.service\n".to_owned());
+            }
+        }
+        let found = node(&from, &to, &default_policies(), &Circumstances::default()).unwrap();
+        let found = steps(&found);
+        assert!(found.starts_with(want), "{found}");
+        assert!(found.contains("enable u.service"), "{found}");
+    }
+}

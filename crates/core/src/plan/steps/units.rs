@@ -44,6 +44,20 @@ pub(super) fn write_units(steps: &mut Vec<Step>, changed: &[&Unit], from: &Machi
     }
 }
 
+/// Returns the paths of all aliases that these units get when they are enabled.
+pub(super) fn alias_paths(changed: &[&Unit]) -> BTreeSet<String> {
+    let enabled = changed.iter().filter(|unit| unit.enabled == Some(true));
+    let texts = enabled.flat_map(|unit| {
+        let dropins = unit.dropins.iter().map(|dropin| &dropin.contents);
+        std::iter::once(&unit.contents).chain(dropins).flatten()
+    });
+    let values = texts.flat_map(|text| text.lines()).filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "Alias").then_some(value)
+    });
+    values.flat_map(str::split_whitespace).map(machine::unit_path).collect()
+}
+
 pub(super) fn enable_units(steps: &mut Vec<Step>, changed: &[&Unit]) {
     // All units are written before the first is enabled, because one may refer to another. The
     // config comes after the presets of the system, and disabling after enabling: the last call
@@ -58,7 +72,7 @@ pub(super) fn enable_units(steps: &mut Vec<Step>, changed: &[&Unit]) {
 }
 
 /// Enables units again that an earlier step may have disabled: it disabled a unit that they name in
-/// `Also=`, or their template.
+/// `Also=`, or their template, or it removed a file in the place of one of their aliases.
 pub(super) fn enable_again(steps: &mut Vec<Step>, to: &Machine) {
     let is_disabled_by = |unit: &Unit, other: &str| {
         let dropins = unit.dropins.iter().map(|dropin| &dropin.contents);
@@ -76,11 +90,18 @@ pub(super) fn enable_again(steps: &mut Vec<Step>, to: &Machine) {
         .filter(|unit| {
             let enabled = Step::EnableUnit(unit.name.clone());
             let at = steps.iter().rposition(|step| *step == enabled).unwrap_or_default();
+            let aliases = alias_paths(&[unit]);
+            let frees_alias = |step: &Step| {
+                let is_removal = matches!(step, Step::RemoveUnit(_) | Step::RemoveFile(_));
+                is_removal && step.path().is_some_and(|path| aliases.contains(&path))
+            };
             steps.iter().skip(at).any(|step| {
-                if let Step::PresetUnit(other) | Step::RemoveUnit(other) = step {
-                    is_disabled_by(unit, other)
+                if let Step::PresetUnit(other) | Step::RemoveUnit(other) = step
+                    && is_disabled_by(unit, other)
+                {
+                    true
                 } else {
-                    false
+                    frees_alias(step)
                 }
             })
         })
