@@ -122,7 +122,7 @@ pub fn plan<S: System>(host: &Host<S>, served: &ServedConfig) -> Result<NodePlan
     let (source, target) = configs(host, served)?;
     let at = Circumstances { mode: ApplyMode::FirstBoot, ..Circumstances::default() };
     let plan = plan::node(&source.machine, &target.machine, &default_policies(), &at)?;
-    host.check_paths(&source.machine, &plan)?;
+    host.check_paths(&source.machine, &target.machine, &plan)?;
     Ok(plan)
 }
 

@@ -69,6 +69,17 @@ pub enum HostError {
         /// Type of the obstacle.
         kind: &'static str,
     },
+    /// Two paths of the configs lead to one file of the machine.
+    #[error(
+        "cannot change {path}: it is the same file as {other}, because a directory above it is a link; \
+         use one of the two paths, or remove the file in a change of its own"
+    )]
+    SameFile {
+        /// Path of the file that the update writes or removes.
+        path: String,
+        /// Path in the new config.
+        other: String,
+    },
     /// A path of the config is in the read-only image of the machine.
     #[error(
         "cannot write {path}: it is part of the machine's read-only image; use a path below \
@@ -194,19 +205,19 @@ impl<S: System> Host<S> {
     /// Masks a unit with a link to `/dev/null`.
     pub fn mask_unit(&mut self, unit: &str) -> Result<(), HostError> {
         let path = machine::unit_path(unit);
+        self.keep_unit_file(&path)?;
         if self.root.stat(&path)?.is_some_and(|found| found.is_directory()) {
             self.root.remove_tree(&path)?;
         }
         Ok(self.root.link("/dev/null", &path)?)
     }
 
-    /// Removes the unit's file or mask.
+    /// Removes the unit's mask. A file is none: it belongs to the system, or is a file of the config.
     pub fn unmask_unit(&mut self, unit: &str) -> Result<(), HostError> {
         let path = machine::unit_path(unit);
-        if self.root.stat(&path)?.is_some_and(|found| found.is_directory()) {
-            self.root.remove_tree(&path)?;
+        if self.root.destination(&path)?.as_deref() == Some("/dev/null") {
+            self.root.remove(&path)?;
         }
-        self.root.remove(&path)?;
         Ok(())
     }
 
@@ -306,12 +317,18 @@ impl<S: System> Host<S> {
 
     fn write_unit_file(&mut self, path: &str, text: &str) -> Result<(), HostError> {
         self.clear_directory(path)?;
-        // Compat: only the image's own file in the same place is kept as the original
-        // (pkg/daemon/file_writers.go).
+        self.keep_unit_file(path)?;
+        self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
+    }
+
+    /// Keeps the original of a unit or drop-in.
+    ///
+    /// Compat: only the image's own file in the same place is kept (`pkg/daemon/file_writers.go`).
+    fn keep_unit_file(&self, path: &str) -> Result<(), HostError> {
         if self.has_original(path)? {
             original::keep(&self.root, path, &format!("/usr{path}"), self.shipped(path)?)?;
         }
-        self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
+        Ok(())
     }
 
     /// Returns true if the image ships a unit or drop-in at this path.
@@ -356,8 +373,7 @@ impl<S: System> Host<S> {
 
     /// Finds out if the operating system ships the file at a path.
     fn shipped(&self, path: &str) -> Result<Shipped, HostError> {
-        // A dangling link is nothing that could be kept.
-        if !self.root.exists(path)? {
+        if self.root.stat(path)?.is_none() {
             return Ok(Shipped::No);
         }
         // A relative link that the image ships leads nowhere from below `/usr`, and counts.

@@ -25,6 +25,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use self::deferred_sync::DeferredSyncs;
+pub(crate) use self::read::Location;
 pub use self::{
     attribute::Attribute,
     lock::Lock,

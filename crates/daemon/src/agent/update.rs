@@ -126,8 +126,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         info!("Checking Reconcilable for config {} to {}", from.name, to.name);
         let plan = plan::node(from, to, &policies, &circumstances)
             .inspect_err(|refusal| self.refuse(&from.name, &to.name, refusal))?;
-        let (machine, steps) = (from.clone(), plan.clone());
-        self.on_host(move |host| host.check_paths(&machine, &steps))
+        let (old, new, steps) = (from.clone(), to.clone(), plan.clone());
+        self.on_host(move |host| host.check_paths(&old, &new, &steps))
             .await?
             .inspect_err(|error| self.refuse(&from.name, &to.name, error))
             .map_err(SyncError::Obstructed)?;

@@ -177,7 +177,7 @@ fn apply(host: &mut Simulated, from: &MachineConfig, to: &MachineConfig) -> Appl
         Ok(plan) => plan,
         Err(refusal) => return Applied::Refused(chain(&refusal)),
     };
-    if let Err(error) = host.check_paths(&from.machine, &plan) {
+    if let Err(error) = host.check_paths(&from.machine, &to.machine, &plan) {
         return Applied::Refused(chain(&error));
     }
     match execute::begin(host, &from, &to, plan, &mut |_| {}) {
@@ -318,4 +318,30 @@ fn a_file_becomes_a_directory_and_a_file_again() {
     fs::write(folder.path().join("etc/foo/mine"), "").unwrap();
     let Applied::Refused(text) = apply(&mut host, &below, &file) else { panic!("not refused") };
     assert!(text.starts_with("cannot write /etc/foo: /etc/foo/mine is a file"), "{text}");
+}
+
+#[test]
+fn an_alias_and_a_unit_of_its_name_replace_each_other() {
+    let config = |name: &str, units: &Value| -> MachineConfig {
+        let object = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": name},
+            "spec": {"config": {"ignition": {"version": "3.5.0"}, "systemd": {"units": units}}},
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    };
+    let alias = json!({"name": "u.service", "enabled": true,
+        "contents": "[Install]\nWantedBy=n.target\nAlias=z.service\n"});
+    let own = json!({"name": "z.service", "contents": "[Service]\nExecStart=/bin/true\n"});
+    let (a, b) = (config("a", &json!([alias])), config("b", &json!([own])));
+    let folder = folder();
+    let mut host = create_machine(folder.path());
+    let blank = Machine::blank();
+    let bare = MachineConfig::new(&blank.name, blank.spec);
+    assert_eq!(apply(&mut host, &bare, &a), Applied::Yes);
+    let before = tree(folder.path());
+    for (from, to) in [(&a, &b), (&b, &a)] {
+        assert_eq!(apply(&mut host, from, to), Applied::Yes);
+    }
+    assert_eq!(differences(&before, &tree(folder.path())), [""; 0]);
 }

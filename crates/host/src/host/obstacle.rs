@@ -1,20 +1,21 @@
 //! Paths of the machine that are in the way of those of a config.
 //!
 //! A file replaces a directory only if the directory is one that a config left behind: it contains
-//! nothing else than directories, no package owns it, and it has the permissions of a new one, so
+//! nothing else than directories, no package and no image has it, and it has the permissions of a new one, so
 //! that going back to the earlier config creates an equal one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mco_core::{
     machine::{self, Machine, paths},
     plan::{NodePlan, Step},
 };
+use mco_ignition::config::File;
 
 use super::{Host, HostError, IMAGE_BOOTED};
 use crate::{
     original,
-    root::{Root, Stat},
+    root::{Location, Root, Stat},
     system::{Packaged, System},
 };
 
@@ -22,10 +23,17 @@ use crate::{
 const NEW_DIRECTORY: u32 = 0o755;
 
 impl<S: System> Host<S> {
-    /// Fails if a step of `plan`, which leaves the config `from`, cannot write its path.
+    /// Fails if a step of `plan`, which leads from one config to another, cannot write its path, or
+    /// changes a file that the new config also has by another path.
     ///
     /// Called before the node is drained: a change that a machine cannot take must not touch it.
-    pub fn check_paths(&self, from: &Machine, plan: &NodePlan) -> Result<(), HostError> {
+    pub fn check_paths(
+        &self,
+        from: &Machine,
+        to: &Machine,
+        plan: &NodePlan,
+    ) -> Result<(), HostError> {
+        self.check_same_files(from, to, plan)?;
         let mut free = BTreeSet::new();
         for step in &plan.steps {
             free.extend(self.freed_path(from, step)?);
@@ -39,6 +47,39 @@ impl<S: System> Host<S> {
             } else if let Step::MaskUnit(_) = step {
                 // A mask replaces a directory, too.
                 self.check_above(&path, &free)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if the plan writes or removes a file by one path that the new config has by another, too:
+    /// image-based systems, for instance, have `/home` as a link to `/var/home`.
+    fn check_same_files(
+        &self,
+        from: &Machine,
+        to: &Machine,
+        plan: &NodePlan,
+    ) -> Result<(), HostError> {
+        let mut owners: BTreeMap<Location, Vec<&File>> = BTreeMap::new();
+        for file in &to.config.storage.files {
+            owners.entry(self.root.location(&file.path)?).or_default().push(file);
+        }
+        for step in &plan.steps {
+            let is_removal = matches!(step, Step::RemoveFile(_));
+            if !is_removal && !matches!(step, Step::WriteFile(_)) {
+                continue;
+            }
+            let path = step.path().unwrap_or_default();
+            // Two paths with the same contents, which the machine has already, are harmless.
+            let is_harmless = |other: &File| {
+                let file = to.file(&path).filter(|_| from.file(&path).is_some());
+                file.is_some_and(|file| are_equal(file, other)) && from.file(&other.path).is_some()
+            };
+            let files = owners.get(&self.root.location(&path)?).into_iter().flatten();
+            let other = files.filter(|it| it.path != path).find(|it| !is_harmless(it));
+            if let Some(other) = other {
+                let other = other.path.clone();
+                return Err(HostError::SameFile { path, other });
             }
         }
         Ok(())
@@ -119,8 +160,15 @@ impl<S: System> Host<S> {
 
     fn is_left_behind(&self, path: &str, stat: Stat) -> Result<bool, HostError> {
         let is_new = stat.mode & 0o7777 == NEW_DIRECTORY && Root::is_own(stat.owner);
-        Ok(is_new && self.system.packaged(path)? != Packaged::Yes)
+        let in_image =
+            self.root.exists(IMAGE_BOOTED)? && self.root.exists(&format!("/usr{path}"))?;
+        Ok(is_new && !in_image && self.system.packaged(path)? != Packaged::Yes)
     }
+}
+
+/// Returns true if two files differ in nothing but their paths.
+fn are_equal(one: &File, other: &File) -> bool {
+    File { path: other.path.clone(), ..one.clone() } == *other
 }
 
 fn obstructed(path: &str, obstacle: &str, stat: Stat) -> HostError {
@@ -138,10 +186,42 @@ fn obstructed(path: &str, obstacle: &str, stat: Stat) -> HostError {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use mco_core::plan::{self, Circumstances, default_policies};
+    use mco_core::plan::{self, Circumstances, Force, default_policies};
 
     use super::*;
     use crate::simulated::SimulatedSystem;
+
+    #[test]
+    fn two_paths_of_one_file_are_refused_before_the_first_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.create_directory("/var/home/core").unwrap();
+        root.link("var/home", "/home").unwrap();
+        let system = SimulatedSystem::open(&root).unwrap();
+        let host = Host { root, system };
+        let check = |from: &[&str], to: &[&str], force: Force| {
+            let (from, to) = (config(from), config(to));
+            let at = Circumstances { force, ..Circumstances::default() };
+            let plan = plan::node(&from, &to, &default_policies(), &at).unwrap();
+            host.check_paths(&from, &to, &plan).err().map(|error| error.to_string())
+        };
+        let (one, other) = ("/home/core/deep/a", "/var/home/core/deep/a");
+        let refused = |path: &str, other: &str| {
+            Some(format!(
+                "cannot change {path}: it is the same file as {other}, because a directory above it \
+                 is a link; use one of the two paths, or remove the file in a change of its own"
+            ))
+        };
+        assert_eq!(check(&[one], &[other], Force::No), refused(one, other), "removed last");
+        assert_eq!(check(&[], &[one, other], Force::No), refused(one, other));
+        assert_eq!(check(&[one, other], &[one], Force::No), refused(other, one));
+        for (from, to) in [(&[one][..], &[][..]), (&[], &[other]), (&[one], &["/var/home/core/a"])]
+        {
+            assert_eq!(check(from, to, Force::No), None, "{from:?} {to:?}");
+        }
+        let both = [one, other];
+        assert_eq!(check(&both, &both, Force::Yes), None, "the machine has both already");
+    }
 
     /// Returns the config with these files.
     fn config(paths: &[&str]) -> Machine {
@@ -176,13 +256,13 @@ mod tests {
         let check = |host: &Host<SimulatedSystem>, paths: &[&str]| {
             let to = config(paths);
             let plan = plan::node(&from, &to, &default_policies(), &Circumstances::default());
-            host.check_paths(&from, &plan.unwrap()).err().map(|error| error.to_string())
+            host.check_paths(&from, &to, &plan.unwrap()).err().map(|error| error.to_string())
         };
         assert_eq!(check(&host, &["/etc/ours"]), None);
         assert_eq!(check(&host, &["/etc/ours/b"]), None, "its only file is removed");
         assert_eq!(check(&host, &["/etc/file/below"]), None);
         assert_eq!(check(&host, &["/etc/empty"]), None);
-        assert_eq!(check(&host, &["/etc/link/a"]), None, "the link leads to a directory");
+        assert_eq!(check(&host, &["/etc/link/new"]), None, "the link leads to a directory");
         let refused = "that no config manages; remove it, or change the config";
         let cases = [
             ("/etc/dir", "cannot write /etc/dir: /etc/dir/file is a file"),
@@ -200,6 +280,10 @@ mod tests {
              /usr/local, /etc or /var"
         );
         assert_eq!(check(&host, &["/usr/local/bin/a"]), None);
+        host.root.create_directory("/usr/etc/empty").unwrap();
+        assert!(check(&host, &["/etc/empty"]).is_some(), "the image has the directory");
+        host.root.remove_directories("/usr/etc/empty").unwrap();
+        assert_eq!(check(&host, &["/etc/empty"]), None);
         host.system.set_packaged_paths(Some(BTreeSet::from(["/etc/empty".to_owned()])));
         assert!(check(&host, &["/etc/empty"]).is_some(), "a package owns the directory");
         host.root.write(&original::copy_path("/etc/file"), b"", 0o644).unwrap();

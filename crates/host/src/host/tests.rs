@@ -123,6 +123,45 @@ fn shipped_files_are_restored_and_others_removed() {
     assert_eq!(mode & 0o7777, 0o600, "with its previous mode");
 }
 
+// covers: C64, C69
+#[test]
+fn a_unit_and_a_dangling_link_of_the_image_come_back() {
+    let mut machine = machine();
+    let (path, link) = ("/etc/systemd/system/s.service", "/etc/dangling");
+    machine.host.root.write("/run/ostree-booted", b"", 0o644).unwrap();
+    for folder in ["", "/usr"] {
+        machine.host.root.write(&format!("{folder}{path}"), b"[Unit]\n", 0o644).unwrap();
+        machine.host.root.link("nowhere", &format!("{folder}{link}")).unwrap();
+    }
+    let mut masked = unit("s.service", "");
+    masked.mask = Some(true);
+    let other = unit("s.service", "[Unit]\nDescription=x\n");
+    machine.host.mask_unit("s.service").unwrap();
+    machine.host.remove_unit(&masked).unwrap();
+    assert_eq!(machine.text(path).as_deref(), Some("[Unit]\n"), "it was masked");
+    machine.host.mask_unit("s.service").unwrap();
+    machine.host.write_unit(&other).unwrap();
+    machine.host.write_file(&file(link, "1")).unwrap();
+    machine.host.write_file(&file(link, "2")).unwrap();
+    machine.host.remove_unit(&other).unwrap();
+    machine.host.remove_file(&file(link, "2")).unwrap();
+    assert_eq!(machine.text(path).as_deref(), Some("[Unit]\n"), "it was masked, and then replaced");
+    assert_eq!(fs::read_link(machine.at(link)).unwrap(), PathBuf::from("nowhere"));
+    assert!(!machine.at("/etc/machine-config-daemon/orig/etc/dangling.mcdorig").exists());
+}
+
+#[test]
+fn only_a_mask_is_removed_when_a_unit_is_unmasked() {
+    let mut machine = machine();
+    let path = "/etc/systemd/system/s.service";
+    machine.host.root.write(path, b"[Unit]\n", 0o644).unwrap();
+    machine.host.unmask_unit("s.service").unwrap();
+    assert_eq!(machine.text(path).as_deref(), Some("[Unit]\n"));
+    machine.host.mask_unit("s.service").unwrap();
+    machine.host.unmask_unit("s.service").unwrap();
+    assert!(fs::symlink_metadata(machine.at(path)).is_err());
+}
+
 // covers: C69, C70
 #[test]
 fn units_and_dropins_come_and_go() {

@@ -8,7 +8,7 @@ use std::{
 
 use cap_std_ext::cap_std::fs::Dir;
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, ResolveFlags, openat2, readlinkat, statat},
+    fs::{AtFlags, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat, statat},
     io::Errno,
 };
 
@@ -53,6 +53,15 @@ impl Stat {
     pub(crate) fn is_socket(&self) -> bool {
         self.mode & 0o170_000 == 0o140_000
     }
+}
+
+/// The place of a file, the same for every path that leads to it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Location {
+    /// Device and inode of the nearest directory that exists.
+    directory: (u64, u64),
+    /// Rest of the path.
+    below: String,
 }
 
 /// The identity of a path and the time of its last change, including changes of its permissions.
@@ -145,6 +154,21 @@ impl Root {
         let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
         let opened = absent_is_none(path, self.open_directory(&relative))?;
         Ok(opened.map(|directory| directory.into_std_file().into()))
+    }
+
+    /// Returns the place of a path, which need not exist: links in its directories are followed, and one
+    /// at its end is not.
+    pub(crate) fn location(&self, path: &str) -> Result<Location, RootError> {
+        let (directories, name) = split(path)?;
+        for existing in (0..=directories.len()).rev() {
+            let (above, missing) = directories.split_at(existing);
+            let above = if above.is_empty() { "/.".to_owned() } else { above.join("/") };
+            let Some(directory) = self.directory(&above)? else { continue };
+            let found = fstat(&directory).map_err(|error| refused(path, error.into()))?;
+            let below = [missing, &[name]].concat().join("/");
+            return Ok(Location { directory: (found.st_dev, found.st_ino), below });
+        }
+        Err(RootError::Outside { path: path.to_owned() })
     }
 
     /// Opens the parent directory of a path, if it exists; also returns the last name.

@@ -184,7 +184,7 @@ pub(super) fn plan(
         forget_lost_system(&mut present, &facts);
     }
     let plan = mco_core::plan::node(&present, &to.machine, &policies, &circumstances)?;
-    host.check_paths(&from.machine, &plan)?;
+    host.check_paths(&from.machine, &to.machine, &plan)?;
     Ok(Transition { from, to, plan: Some(plan) })
 }
 
