@@ -95,6 +95,11 @@ impl Connection {
         kubeconfig.is_some() || context.is_some() || cluster.is_some() || dir.is_some()
     }
 
+    /// Returns true if flags, the environment or a default file name a cluster, reachable or not.
+    pub(crate) fn has_cluster(&self) -> bool {
+        locate::locate(self, &Environment::read(), Path::exists).is_some()
+    }
+
     /// Returns the root directory of a node whose disk is on this machine: a node of `mco up`.
     pub(crate) fn disk(&self, node: &str) -> Option<PathBuf> {
         let source = locate::locate(self, &Environment::read(), Path::exists)?;

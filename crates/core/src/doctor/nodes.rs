@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
-use mco_api::{annotation, label};
+use mco_api::{
+    annotation::{self, Recovery},
+    label,
+};
 
 use super::{
     Facts, Fetched, Finding, Part, age, counted,
@@ -104,6 +107,16 @@ fn listed(nodes: &[&str]) -> String {
 fn daemon(facts: &Facts, node: &Node) -> Vec<Finding> {
     let (name, mut found) = (name(node), Vec::new());
     let view = NodeView::of(node);
+    let annotations = node.metadata.annotations.as_ref();
+    let recovery = annotations.and_then(|all| annotation::RECOVER.get(all).ok().flatten());
+    if recovery == Some(Recovery::Forgotten) {
+        found.push(Finding::warning(
+            Part::Nodes,
+            format!("node {name} was forgotten: its daemon leaves it alone and applies no update"),
+            format!("to manage it again: kubectl annotate node {name} {}-", annotation::RECOVER),
+        ));
+        return found;
+    }
     if view.current.is_empty() || view.state.is_none() {
         found.push(Finding::error(
             Part::Daemon,

@@ -1,3 +1,4 @@
+use mco_api::annotation;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -177,7 +178,7 @@ fn an_unreachable_api_server_is_the_only_finding() {
 /// An edit of the healthy cluster, and parts of the one problem that follows.
 type Case = (&'static str, fn(&mut Facts), &'static [&'static str]);
 
-const CASES: [Case; 28] = [
+const CASES: [Case; 29] = [
     (
         "an old Kubernetes",
         |facts| facts.kubernetes = Ok("v1.29.1".to_owned()),
@@ -231,6 +232,18 @@ const CASES: [Case; 28] = [
         "no namespace",
         |facts| facts.namespace = Fetched::Absent,
         &["error namespace: the namespace openshift-machine-config-operator does not exist"],
+    ),
+    (
+        "a forgotten node",
+        |facts| {
+            let mut annotations = done();
+            annotations[annotation::RECOVER.name()] = json!("forgotten");
+            facts.nodes = Fetched::Found(vec![node("w-0", annotations)]);
+        },
+        &[
+            "warning nodes: node w-0 was forgotten: its daemon leaves it alone",
+            "kubectl annotate node w-0 machineconfiguration.openshift.io/recover-",
+        ],
     ),
     (
         "a degraded operator",

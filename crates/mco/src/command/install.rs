@@ -98,16 +98,19 @@ pub(crate) fn run(args: &InstallArgs, screen: &mut Screen<'_>) -> anyhow::Result
 }
 
 /// Fails if an installation is in another namespace: only one operator may lead. Without a cluster
-/// that answers, nothing is checked.
+/// that answers, nothing is checked; a cluster that flags name must have a valid kubeconfig.
 async fn check_installation(args: &InstallArgs) -> anyhow::Result<()> {
-    let found = match args.connection.client().await {
-        Ok(client) => timeout(CHECK_LIMIT, installation::find(&client)).await,
-        Err(_) => return Ok(()),
-    };
-    let why = match found {
-        Ok(Ok(found)) => return check_namespace(args, found),
-        Ok(Err(error)) => format!("{error:#}"),
-        Err(_) => "it does not answer".to_owned(),
+    if !args.connection.has_cluster() && !args.connection.is_given() {
+        return Ok(());
+    }
+    let why = match args.connection.client().await {
+        Ok(client) => match timeout(CHECK_LIMIT, installation::find(&client)).await {
+            Ok(Ok(found)) => return check_namespace(args, found),
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => "it does not answer".to_owned(),
+        },
+        Err(error) if args.connection.is_given() => return Err(error),
+        Err(error) => format!("{error:#}"),
     };
     print::note(&format!("installations in the cluster were not checked: {why}"));
     Ok(())
@@ -115,14 +118,20 @@ async fn check_installation(args: &InstallArgs) -> anyhow::Result<()> {
 
 fn check_namespace(args: &InstallArgs, found: Option<String>) -> anyhow::Result<()> {
     let Some(other) = found.filter(|found| *found != args.namespace) else { return Ok(()) };
-    let upgrade = if other == label::NAMESPACE {
-        "leave out --namespace".to_owned()
+    let hint = if other == label::NAMESPACE {
+        "leave out --namespace to upgrade it, or remove it first with `mco uninstall --yes`"
+            .to_owned()
     } else {
-        format!("use --namespace {other}")
+        // The label stays when the processes are removed: the namespace still has their objects.
+        format!(
+            "use --namespace {other} to upgrade it or to bring it back; or remove it with `mco uninstall \
+             --yes`, and then the label of its namespace with `kubectl label namespace {other} {}-`",
+            label::INSTALLATION
+        )
     };
     Err(error_with_hint(
         format!("the cluster has an installation in namespace {other}, and can have only one"),
-        format!("{upgrade} to upgrade it, or remove it first with `mco uninstall --yes`"),
+        hint,
     ))
 }
 

@@ -1,6 +1,7 @@
 //! `mco uninstall`: removes the processes from a cluster and leaves its nodes as they are.
 
 mod nodes;
+mod order;
 
 use std::{collections::BTreeSet, io::Write as _, process::ExitCode, time::Duration};
 
@@ -9,26 +10,27 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use mco_api::{ContainerRuntimeConfig, KubeletConfig, join_token, label};
+use mco_api::{ContainerRuntimeConfig, KubeletConfig};
 use mco_cluster::client::namespace;
-use mco_operator::manifests::{self, MANAGED_BY, ObjectName, Parameters};
+use mco_operator::manifests::{MANAGED_BY, ObjectName};
 use serde_json::{Value, json};
 
+use self::order::{Rank, is_workload, names, rank};
 use super::install::api;
 use crate::{
     error::error_with_hint,
-    print::Screen,
+    print::{self, Screen},
     remote::{self, Access, Connection},
 };
 
 /// Name of the operator's Deployment.
 const OPERATOR: &str = "machine-config-operator";
 
+/// Name of the controller's Deployment.
+const CONTROLLER: &str = "machine-config-controller";
+
 /// Name of the daemons' DaemonSet.
 const DAEMON: &str = "machine-config-daemon";
-
-/// Position of the controller's Deployment in the order of deletion.
-const CONTROLLER_RANK: u8 = 3;
 
 /// Time that the pods of a process may take to end.
 const PODS_LIMIT: Duration = Duration::from_mins(2);
@@ -76,17 +78,10 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
         let client = args.connection.installed(Access::of_dry_run(!args.yes)).await?;
         let found = find(&client, args.forget).await?;
         let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_ours);
-        let operator = others.iter().find(|other| rank(&other.name) == 0);
-        if let Some(release) = operator.and_then(|operator| operator.release.as_ref()) {
-            return Err(error_with_hint(
-                "Helm installed the operator, which would create again what is deleted",
-                format!("run `helm uninstall {release}` first, and then this command"),
-            ));
-        }
+        check_others(args, &others)?;
         let (key, value) = MANAGED_BY;
-        for other in others {
-            let name = other.name;
-            writeln!(screen, "{name} stays: it has no label {key}={value}")?;
+        for other in &others {
+            writeln!(screen, "{} stays: it has no label {key}={value}", other.name)?;
         }
         if ours.is_empty() {
             writeln!(screen, "nothing to delete: the cluster has no object of mco")?;
@@ -100,32 +95,94 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
             writeln!(screen, "run the command with --yes to delete")?;
             return Ok(ExitCode::SUCCESS);
         }
-        if args.forget {
-            // Without the controller no one else removes the finalizers, and a kind with such objects
-            // is never deleted.
-            remove_finalizers::<KubeletConfig>(&client).await?;
-            remove_finalizers::<ContainerRuntimeConfig>(&client).await?;
-        }
-        let mut silent = BTreeSet::new();
-        // The daemons forget their nodes when no operator and no controller gives them other orders.
-        let mut is_due = args.forget;
-        for object in &ours {
-            if is_due && rank(&object.name) > CONTROLLER_RANK {
-                silent = nodes::forget(&client, screen).await?;
-                is_due = false;
-            }
-            delete(&client, &object.name).await?;
-            writeln!(screen, "{} deleted", object.name)?;
-        }
-        if args.forget {
-            let ended = wait_for_pods(&client, DAEMON, &silent).await;
-            nodes::remove_annotations(&client).await?;
-            nodes::report_silent(&silent, screen)?;
-            ended?;
-        }
+        let workloads = others.iter().filter(|other| is_workload(&other.name));
+        let stays = |process: &str| workloads.clone().any(|other| other.name.name == process);
+        let silent = remove(&client, args.forget, &ours, stays, screen).await?;
+        nodes::report_silent(&silent, screen)?;
         print_rest(args, screen)?;
         Ok(if silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+/// Fails if an object of another owner makes the removal useless or harmful.
+fn check_others(args: &UninstallArgs, others: &[Found]) -> anyhow::Result<()> {
+    let operator = others.iter().find(|other| rank(&other.name) == Rank::Operator);
+    if let Some(release) = operator.and_then(|operator| operator.release.as_ref()) {
+        return Err(error_with_hint(
+            "Helm installed the operator, which would create again what is deleted",
+            format!("run `helm uninstall {release}` first, and then this command"),
+        ));
+    }
+    let daemons = others
+        .iter()
+        .find(|other| rank(&other.name) == Rank::DaemonSet && other.name.name == DAEMON);
+    if let Some(daemons) = daemons.filter(|_| args.forget) {
+        return Err(error_with_hint(
+            format!(
+                "{} has another owner, and needs the annotations that --forget removes",
+                daemons.name
+            ),
+            "leave out --forget, or delete the DaemonSet first",
+        ));
+    }
+    Ok(())
+}
+
+/// Deletes the objects. Returns the nodes whose daemons did not answer.
+///
+/// The processes end first, each before what it would create again or still needs. An earlier removal
+/// that was interrupted may have deleted some objects: their pods are waited for all the same.
+async fn remove(
+    client: &Client,
+    forget: bool,
+    ours: &[Found],
+    stays: impl Fn(&str) -> bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<BTreeSet<String>> {
+    delete_all(client, ours, |rank| rank == Rank::Operator, screen).await?;
+    if !stays(OPERATOR) {
+        wait_for_pods(client, OPERATOR, &BTreeSet::new()).await?;
+    }
+    // The operator may have created more since the first look.
+    let found = find(client, forget).await?;
+    let ours: Vec<Found> = found.into_iter().filter(|it| it.is_ours).collect();
+    delete_all(client, &ours, |rank| rank <= Rank::Controller, screen).await?;
+    if !stays(CONTROLLER) {
+        wait_for_pods(client, CONTROLLER, &BTreeSet::new()).await?;
+    }
+    let mut silent = BTreeSet::new();
+    if forget {
+        // The controller would add them again. Without it no other process removes them, and a kind
+        // with such objects is never deleted.
+        remove_finalizers::<KubeletConfig>(client).await?;
+        remove_finalizers::<ContainerRuntimeConfig>(client).await?;
+        silent = nodes::forget(client, screen).await?;
+    }
+    delete_all(client, &ours, |rank| rank == Rank::DaemonSet, screen).await?;
+    if forget {
+        wait_for_pods(client, DAEMON, &silent).await?;
+    }
+    delete_all(client, &ours, |rank| Rank::DaemonSet < rank && rank < Rank::Mark, screen).await?;
+    if forget {
+        // A daemon whose node has no annotations adopts it while the kinds exist.
+        nodes::clean(client, screen).await?;
+    }
+    delete_all(client, &ours, |rank| rank >= Rank::Mark, screen).await?;
+    Ok(silent)
+}
+
+/// Deletes the objects with a rank that `is_due`.
+async fn delete_all(
+    client: &Client,
+    objects: &[Found],
+    is_due: impl Fn(Rank) -> bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<()> {
+    for object in objects.iter().filter(|it| is_due(rank(&it.name))) {
+        delete(client, &object.name).await?;
+        writeln!(screen, "{} deleted", object.name)?;
+    }
+    Ok(())
 }
 
 fn print_rest(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Result<()> {
@@ -178,72 +235,6 @@ fn is_absent(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Returns the names of all objects to delete, in their order: the operator first, because it would
-/// create the others again, and policies before the objects that they protect.
-fn names(namespace: &str, forget: bool) -> Vec<ObjectName> {
-    let parameters =
-        Parameters { namespace: namespace.to_owned(), ..Parameters::new(manifests::IMAGE) };
-    let operator = manifests::operator(&parameters);
-    let operands = manifests::all_operands(&parameters);
-    let conditional: Vec<_> =
-        manifests::conditional(namespace).into_iter().map(|(_, it)| it).collect();
-    let objects = operator.iter().chain(&operands).chain(&conditional);
-    let mut names: Vec<ObjectName> =
-        objects.map(ObjectName::of).chain(credentials(namespace)).collect();
-    names.push(cluster_operator());
-    names.sort_by_key(rank);
-    if forget {
-        names.extend(manifests::definitions().iter().map(ObjectName::of));
-        names.extend(manifests::namespaces(&parameters).iter().map(ObjectName::of));
-    }
-    names
-}
-
-/// Returns the objects with which new machines join. Their token does not expire.
-fn credentials(namespace: &str) -> [ObjectName; 3] {
-    let name = |api_version: &str, kind: &str, namespace: Option<&str>, name: &str| ObjectName {
-        api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
-        namespace: namespace.map(str::to_owned),
-        name: name.to_owned(),
-    };
-    let own = Some(namespace);
-    [
-        name("v1", "Secret", own, join_token::BOOTSTRAPPER_SECRET),
-        name("v1", "ServiceAccount", own, join_token::BOOTSTRAPPER),
-        name(
-            "rbac.authorization.k8s.io/v1",
-            "ClusterRoleBinding",
-            None,
-            "system-bootstrap-node-bootstrapper",
-        ),
-    ]
-}
-
-/// Returns the ClusterOperator. Its status is current only while the operator runs.
-fn cluster_operator() -> ObjectName {
-    ObjectName {
-        api_version: "config.openshift.io/v1".to_owned(),
-        kind: "ClusterOperator".to_owned(),
-        namespace: None,
-        name: label::CLUSTER_OPERATOR.to_owned(),
-    }
-}
-
-/// Returns the position of an object in the order of deletion.
-fn rank(name: &ObjectName) -> u8 {
-    match name.kind.as_str() {
-        "Deployment" if name.name == OPERATOR => 0,
-        "ValidatingAdmissionPolicyBinding" => 1,
-        "ValidatingAdmissionPolicy" => 2,
-        "Deployment" => CONTROLLER_RANK,
-        "DaemonSet" => 4,
-        // Protected by a policy, which stays in effect for a moment.
-        "NetworkPolicy" => 6,
-        _ => 5,
-    }
-}
-
 async fn delete(client: &Client, name: &ObjectName) -> anyhow::Result<()> {
     let (api, params) = (api(client, name), DeleteParams::background());
     let deleted = async {
@@ -260,11 +251,7 @@ async fn delete(client: &Client, name: &ObjectName) -> anyhow::Result<()> {
         let seconds = POLICY_LIMIT.as_secs();
         Err(anyhow::anyhow!("an admission policy denied it for {seconds} s"))
     });
-    deleted.map_err(|error| error.context(format!("failed to delete {name}")))?;
-    match rank(name) {
-        0 | CONTROLLER_RANK => wait_for_pods(client, &name.name, &BTreeSet::new()).await,
-        _ => Ok(()),
-    }
+    deleted.map_err(|error| error.context(format!("failed to delete {name}")))
 }
 
 /// Returns true if an admission policy denied the request. The API server applies a deleted policy for
@@ -283,11 +270,16 @@ async fn wait_for_pods(
     let pods = Api::<Pod>::namespaced(client.clone(), namespace(client));
     let ours = ListParams::default().labels(&format!("k8s-app={process}"));
     let ended = async {
+        let mut is_told = false;
         loop {
             let found = pods.list(&ours).await.map_err(remote::call_error)?;
             let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
             if found.iter().all(|pod| node(pod).is_some_and(|node| silent.contains(&node))) {
                 return anyhow::Ok(());
+            }
+            if !is_told {
+                print::note(&format!("waiting for the pods of {process} to end"));
+                is_told = true;
             }
             tokio::time::sleep(INTERVAL).await;
         }
@@ -297,8 +289,8 @@ async fn wait_for_pods(
         Err(error_with_hint(
             format!("the pods of {process} did not end within {seconds} s"),
             format!(
-                "delete them with `kubectl delete pod -n {} -l k8s-app={process}`, and run the command \
-                 again",
+                "delete them with `kubectl delete pod -n {} -l k8s-app={process}` (with --force if the \
+                 node is gone), and run the command again",
                 namespace(client)
             ),
         ))
@@ -318,28 +310,10 @@ where
     };
     for object in objects.iter().filter(|it| !it.finalizers().is_empty()) {
         let patch = Patch::Merge(json!({"metadata": {"finalizers": Value::Null}}));
-        let patched = api.patch(&object.name_any(), &PatchParams::default(), &patch).await;
-        patched.map_err(remote::call_error)?;
+        match api.patch(&object.name_any(), &PatchParams::default(), &patch).await {
+            Err(error) if !is_absent(&error) => return Err(remote::call_error(error)),
+            Ok(_) | Err(_) => {}
+        }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_operator_is_deleted_first_and_kinds_last_or_never() {
-        let some = names(label::NAMESPACE, false);
-        assert_eq!(some[0].to_string(), format!("Deployment {}/{OPERATOR}", label::NAMESPACE));
-        let is_kept = |kind: &str| some.iter().all(|name| name.kind != kind);
-        assert!(is_kept("CustomResourceDefinition") && is_kept("Namespace"));
-        assert!(!is_kept("ClusterOperator"), "its status would be out of date");
-        let policy = some.iter().position(|it| it.kind.starts_with("ValidatingAdmission"));
-        let protected = some.iter().position(|it| it.kind == "NetworkPolicy");
-        assert!(policy < protected, "a policy keeps the other from being deleted");
-        let all = names(label::NAMESPACE, true);
-        assert_eq!(all.last().map(|name| name.kind.as_str()), Some("Namespace"));
-        assert_eq!(all.len(), some.len() + mco_api::crds().len() + 2);
-    }
 }

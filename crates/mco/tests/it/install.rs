@@ -1,5 +1,7 @@
 //! `mco install` and `mco uninstall`.
 
+#![expect(clippy::disallowed_methods, reason = "the test writes a kubeconfig")]
+
 use std::path::Path;
 
 use k8s_openapi::{
@@ -120,6 +122,25 @@ fn the_manifests_name_no_other_namespace_than_the_given_one() {
     assert!(!is_ok && text.contains("cannot be used with '--take-over'"), "{text}");
 }
 
+#[test]
+fn a_kubeconfig_that_is_named_must_be_usable() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent").display().to_string();
+    let (is_ok, text) = run(&["install", "--kubeconfig", &absent], None);
+    assert!(!is_ok && text.contains("failed to read kubeconfig"), "{text}");
+    let invalid = folder.path().join("invalid");
+    std::fs::write(&invalid, "clusters: 1\n").unwrap();
+    let (is_ok, text) = run(&["install", "--kubeconfig", &invalid.display().to_string()], None);
+    assert!(!is_ok && text.contains("invalid kubeconfig"), "{text}");
+    // The manifests need no cluster.
+    let (is_ok, text) = run(&["install"], Some(&invalid));
+    assert!(is_ok && text.contains("kind: Deployment"), "{text}");
+    assert!(
+        text.contains("note: installations in the cluster were not checked: invalid"),
+        "{text}"
+    );
+}
+
 /// Commands find an installation in another namespace, and a second one is refused.
 async fn an_installation_elsewhere_is_found(api: &dyn ApiServer) {
     let folder = tempfile::tempdir().unwrap();
@@ -148,6 +169,9 @@ async fn an_installation_elsewhere_is_found(api: &dyn ApiServer) {
     // The label of the namespace is left.
     let (is_ok, text) = run(&["install", "--namespace", "other"], file);
     assert!(!is_ok && text.contains("has an installation in namespace node-config"), "{text}");
+    let way_out =
+        "kubectl label namespace node-config machineconfiguration.openshift.io/installation-";
+    assert!(text.contains(way_out), "{text}");
     let (_, text) = run(&["uninstall", "--yes", "--forget"], file);
     assert!(text.contains("Namespace node-config deleted"), "{text}");
 }
@@ -244,7 +268,11 @@ async fn an_installation_is_checked_applied_and_removed() {
 }
 
 /// Starts the operator, and waits for its kinds.
-async fn start_operator(api: &dyn ApiServer, folder: &Path, words: &[&str]) -> (Process, Client) {
+pub(crate) async fn start_operator(
+    api: &dyn ApiServer,
+    folder: &Path,
+    words: &[&str],
+) -> (Process, Client) {
     let mut command = command(env!("CARGO_BIN_EXE_mco"));
     command.args(["operator", "start", "--metrics-listen-address", "127.0.0.1:0"]).args(words);
     command.arg("--kubeconfig").arg(api.kubeconfig()).env_remove("RELEASE_VERSION");

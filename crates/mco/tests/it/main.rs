@@ -71,6 +71,8 @@ mod simulate;
 mod stories;
 #[cfg(test)]
 mod takeover;
+#[cfg(test)]
+mod uninstall;
 mod up;
 #[cfg(test)]
 mod upgrade;
