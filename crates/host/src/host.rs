@@ -212,12 +212,15 @@ impl<S: System> Host<S> {
         Ok(self.root.link("/dev/null", &path)?)
     }
 
-    /// Removes the unit's mask. A file is none: it belongs to the system, or is a file of the config.
+    /// Removes the unit's file or mask.
+    ///
+    /// Compat: a file in the place of the mask is removed, too (`pkg/daemon/file_writers.go`).
     pub fn unmask_unit(&mut self, unit: &str) -> Result<(), HostError> {
         let path = machine::unit_path(unit);
-        if self.root.destination(&path)?.as_deref() == Some("/dev/null") {
-            self.root.remove(&path)?;
+        if self.root.stat(&path)?.is_some_and(|found| found.is_directory()) {
+            self.root.remove_tree(&path)?;
         }
+        self.root.remove(&path)?;
         Ok(())
     }
 

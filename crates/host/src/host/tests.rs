@@ -150,18 +150,6 @@ fn a_unit_and_a_dangling_link_of_the_image_come_back() {
     assert!(!machine.at("/etc/machine-config-daemon/orig/etc/dangling.mcdorig").exists());
 }
 
-#[test]
-fn only_a_mask_is_removed_when_a_unit_is_unmasked() {
-    let mut machine = machine();
-    let path = "/etc/systemd/system/s.service";
-    machine.host.root.write(path, b"[Unit]\n", 0o644).unwrap();
-    machine.host.unmask_unit("s.service").unwrap();
-    assert_eq!(machine.text(path).as_deref(), Some("[Unit]\n"));
-    machine.host.mask_unit("s.service").unwrap();
-    machine.host.unmask_unit("s.service").unwrap();
-    assert!(fs::symlink_metadata(machine.at(path)).is_err());
-}
-
 // covers: C69, C70
 #[test]
 fn units_and_dropins_come_and_go() {
