@@ -1,14 +1,18 @@
 //! The example workload: a Deployment with a PodDisruptionBudget, so that drains have pods to evict.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use kube::{
     Client, ResourceExt as _,
     api::{Patch, PatchParams},
 };
 use mco_cluster::{
-    Api, Cache, CallError, Shutdown,
+    Api, Cache, CallError, Clock, Shutdown,
     apply::{self, Changes, Precondition},
     cache::trim,
     error::Rejection,
@@ -30,6 +34,9 @@ const MANAGER: &str = "mco-up";
 
 /// Pause after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Time that a pod may take to end after its eviction, as for the disruption controller of Kubernetes.
+const EVICTION_LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
 /// The component that updates the status of the PodDisruptionBudget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +67,14 @@ pub(crate) async fn run(client: Client, wanted: usize, updates: BudgetUpdates, s
         }
         pods.ready().await;
         loop {
-            let failed = workload.update_budget().await.inspect_err(|error| {
+            let updated = workload.update_budget(Clock::System.now()).await;
+            let updated = updated.inspect_err(|error| {
                 warn!(error = report::chain(error), "Failed to update the example budget");
             });
+            let pause = updated.unwrap_or(Some(RETRY));
             tokio::select! {
                 () = changed.notified() => {}
-                () = tokio::time::sleep(RETRY), if failed.is_err() => {}
+                () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
             }
         }
     };
@@ -104,20 +113,19 @@ impl Workload {
         Ok(())
     }
 
-    /// Updates the status of the PodDisruptionBudget as the disruption controller would.
-    async fn update_budget(&self) -> Result<(), CallError> {
+    /// Updates the status of the PodDisruptionBudget as the disruption controller would. Returns the time
+    /// until the next update is due although no pod changes.
+    async fn update_budget(&self, now: Timestamp) -> Result<Option<Duration>, CallError> {
         let mut pods: Vec<PodView> = self.pods.list().iter().map(|pod| PodView::of(pod)).collect();
         pods.retain(PodView::is_active);
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), NAME);
         let found = budgets.get(NAME).await?;
-        let evicted = found.status.clone().and_then(|status| status.disrupted_pods);
-        let evicted = evicted.unwrap_or_default();
-        let staying = |pod: &&PodView| pod.is_ready && !evicted.contains_key(&pod.name);
+        let recorded = found.status.clone().and_then(|status| status.disrupted_pods);
+        let Evictions { pending, over } = evictions(recorded.unwrap_or_default(), &pods, now);
+        let staying = |pod: &&PodView| pod.is_ready && !pending.contains_key(&pod.name);
         let healthy = pods.iter().filter(staying).count();
         let least = self.wanted.saturating_sub(1);
-        // A pod that is gone is no pending eviction any more.
-        let over = evicted.keys().filter(|name| pods.iter().all(|pod| pod.name != **name));
-        let over: Changes = over.map(|name| (name.clone(), None)).collect();
+        let over: Changes = over.into_iter().map(|name| (name, None)).collect();
         let status = json!({"currentHealthy": healthy, "desiredHealthy": least,
             "expectedPods": self.wanted, "disruptionsAllowed": healthy.saturating_sub(least),
             "observedGeneration": found.metadata.generation, "disruptedPods": over});
@@ -125,11 +133,40 @@ impl Workload {
         let updated =
             apply::merge_status(&budgets, NAME, status, Precondition::Unchanged(&version)).await;
         match updated {
-            // A pod was evicted meanwhile, and the watch of the pods triggers the next update.
-            Err(error) if error.rejection() == Some(Rejection::Conflict) => Ok(()),
-            updated => updated.map(drop),
+            // A pod was evicted meanwhile, and the watch of the pods triggers the next update, unless
+            // the eviction is not completed.
+            Err(error) if error.rejection() == Some(Rejection::Conflict) => Ok(Some(RETRY)),
+            updated => {
+                updated?;
+                let due = pending.into_values().min().map(|until| until.duration_since(now));
+                Ok(due.map(SignedDuration::unsigned_abs))
+            }
         }
     }
+}
+
+/// The evictions that a budget records.
+#[derive(Debug, PartialEq, Eq)]
+struct Evictions {
+    /// Pods that will end, and the time at which they count again if they have not.
+    pending: BTreeMap<String, Timestamp>,
+    /// Pods that ended, or whose eviction was not completed.
+    over: Vec<String>,
+}
+
+/// Sorts the recorded evictions. An eviction is recorded before its pod is deleted, so that one whose
+/// client was cut off may never be completed.
+fn evictions(recorded: BTreeMap<String, Time>, pods: &[PodView], now: Timestamp) -> Evictions {
+    let (mut pending, mut over) = (BTreeMap::new(), Vec::new());
+    for (name, Time(since)) in recorded {
+        let until = since.saturating_add(EVICTION_LIMIT).unwrap_or(now);
+        if until > now && pods.iter().any(|pod| pod.name == name) {
+            pending.insert(name, until);
+        } else {
+            over.push(name);
+        }
+    }
+    Evictions { pending, over }
 }
 
 /// Returns the objects of the workload, in the order in which they are applied.
@@ -153,4 +190,26 @@ fn objects(wanted: usize) -> Vec<Value> {
             },
         }}),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_counts_again_if_its_eviction_is_not_completed_in_time() {
+        let running = ["p0", "p1"].map(|name| {
+            PodView::of(&serde_json::from_value(json!({"metadata": {"name": name}})).unwrap())
+        });
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let recorded = [("p0", 100), ("p1", 60), ("gone", 100)];
+        let recorded: BTreeMap<String, Time> =
+            recorded.map(|(name, since)| (name.to_owned(), Time(at(since)))).into();
+        let found = evictions(recorded.clone(), &running, at(110));
+        let pending = BTreeMap::from([("p0".to_owned(), at(220)), ("p1".to_owned(), at(180))]);
+        assert_eq!(found, Evictions { pending, over: vec!["gone".to_owned()] });
+        let found = evictions(recorded, &running, at(180));
+        assert_eq!(found.pending, BTreeMap::from([("p0".to_owned(), at(220))]));
+        assert_eq!(found.over, ["gone", "p1"], "its eviction was not completed");
+    }
 }
