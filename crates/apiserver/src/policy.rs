@@ -17,6 +17,7 @@ pub(crate) struct Request<'a> {
     pub(crate) operation: &'static str,
     pub(crate) resource: &'a Resource,
     pub(crate) subresource: &'a str,
+    pub(crate) kind: Kind<'a>,
     pub(crate) name: &'a str,
     pub(crate) user: Value,
     pub(crate) object: &'a Value,
@@ -24,6 +25,21 @@ pub(crate) struct Request<'a> {
     pub(crate) is_dry_run: bool,
     /// The namespace of the object, null for objects of the cluster.
     pub(crate) namespace: &'a Value,
+}
+
+/// The kind of the object of a request, which a subresource may have of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Kind<'a> {
+    /// Returns the kind of the objects of a resource.
+    pub(crate) fn of(resource: &'a Resource) -> Self {
+        Self { group: &resource.group, version: &resource.version, name: &resource.kind }
+    }
 }
 
 /// The refusal of a request by a policy.
@@ -43,8 +59,17 @@ pub(crate) fn selects(constraints: &Value, request: &Request<'_>) -> bool {
     (any("resourceRules") || !is_limited)
         && !any("excludeResourceRules")
         && has_labels(constraints, "objectSelector", &[request.object, request.old])
-        && (request.namespace.is_null()
-            || has_labels(constraints, "namespaceSelector", &[request.namespace]))
+        && is_in_namespace(constraints, request)
+}
+
+/// Returns true if the selector of namespaces selects the namespace of the object, or the namespace that the object is.
+fn is_in_namespace(constraints: &Value, request: &Request<'_>) -> bool {
+    let namespace = match (request.resource.qualified().as_str(), request.object) {
+        ("namespaces", Value::Null) => request.old,
+        ("namespaces", object) => object,
+        _ => request.namespace,
+    };
+    namespace.is_null() || has_labels(constraints, "namespaceSelector", &[namespace])
 }
 
 fn has_labels(constraints: &Value, field: &str, objects: &[&Value]) -> bool {
@@ -61,14 +86,12 @@ fn is_about(rule: &Value, request: &Request<'_>) -> bool {
         list.filter_map(Value::as_str).any(|one| one == "*" || one == wanted)
     };
     let Resource { group, version, plural, namespaced, .. } = request.resource;
-    let part = request.subresource;
-    let is_resource = if part.is_empty() {
-        has("resources", plural)
-    } else {
-        [format!("{plural}/{part}"), format!("{plural}/*"), format!("*/{part}"), "*/*".to_owned()]
-            .iter()
-            .any(|wanted| exact(rule, "resources", wanted))
-    };
+    let is_one = |given: &str, wanted: &str| given == "*" || given == wanted;
+    let resources = rule.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let is_resource = resources.filter_map(Value::as_str).any(|one| {
+        let (resource, part) = one.split_once('/').unwrap_or((one, ""));
+        is_one(resource, plural) && is_one(part, request.subresource)
+    });
     let is_scope = match text(rule, &["scope"]) {
         "Cluster" => !namespaced,
         "Namespaced" => *namespaced,
@@ -82,24 +105,31 @@ fn is_about(rule: &Value, request: &Request<'_>) -> bool {
     has("operations", request.operation)
         && has("apiGroups", group)
         && is_version
-        && (is_resource || exact(rule, "resources", "*/*"))
+        && is_resource
         && is_scope
         && is_named
 }
 
-fn exact(rule: &Value, field: &str, wanted: &str) -> bool {
-    rule.get(field).and_then(Value::as_array).is_some_and(|list| list.contains(&json!(wanted)))
-}
-
 /// Returns the value of the variable `request`.
 fn described(request: &Request<'_>) -> Value {
-    let Resource { group, version, kind, plural, .. } = request.resource;
-    let kind = json!({"group": group, "version": version, "kind": kind});
+    let Resource { group, version, plural, .. } = request.resource;
+    let Kind { group: of, version: in_version, name } = request.kind;
+    let kind = json!({"group": of, "version": in_version, "kind": name});
     let resource = json!({"group": group, "version": version, "resource": plural});
-    json!({"kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
-        "subResource": request.subresource, "requestSubResource": request.subresource,
-        "name": request.name, "namespace": object::name(request.namespace),
-        "operation": request.operation, "userInfo": request.user, "dryRun": request.is_dry_run})
+    let mut about = json!({"kind": kind, "resource": resource, "requestKind": kind,
+        "requestResource": resource, "operation": request.operation, "userInfo": request.user,
+        "dryRun": request.is_dry_run});
+    for (field, text) in [
+        ("subResource", request.subresource),
+        ("requestSubResource", request.subresource),
+        ("name", request.name),
+        ("namespace", object::name(request.namespace)),
+    ] {
+        if !text.is_empty() {
+            object::map_of(&mut about).insert(field.to_owned(), text.into());
+        }
+    }
+    about
 }
 
 /// Evaluates a policy with one parameter, or with none. Returns the first refusal.
@@ -230,6 +260,7 @@ mod tests {
             operation: "CREATE",
             resource: &resource,
             subresource: "",
+            kind: Kind::of(&resource),
             name: "a",
             user: json!({"username": "me"}),
             object,
