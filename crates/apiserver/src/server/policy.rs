@@ -85,7 +85,9 @@ impl Server {
         if bindings.is_empty() || call.resource.group == "admissionregistration.k8s.io" {
             return Ok(());
         }
-        let key = call.namespace.as_deref().map(|namespace| Key::new("", namespace));
+        // The objects of a collection may be of several namespaces.
+        let place = call.namespace.as_deref().or_else(|| new.or(old).map(object::namespace));
+        let key = place.filter(|it| !it.is_empty()).map(|namespace| Key::new("", namespace));
         let stored = key.and_then(|key| self.store.get(builtin::NAMESPACES, &key));
         let namespace = stored.as_ref().map(|found| found.value());
         let null = Value::Null;

@@ -57,6 +57,7 @@ const FILES: &[(&str, &str)] = &[
     ("priorities", include_str!("sequences/priorities.txt")),
     ("policies", include_str!("sequences/policies.txt")),
     ("policy_parts", include_str!("sequences/policy_parts.txt")),
+    ("policy_costs", include_str!("sequences/policy_costs.txt")),
     ("definitions", include_str!("sequences/definitions.txt")),
     ("users", include_str!("sequences/users.txt")),
     ("encodings", include_str!("sequences/encodings.txt")),
