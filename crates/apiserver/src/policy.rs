@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     object::{self, at, text},
     resource::Resource,
-    schema::cel::{self, Programs},
+    schema::cel::{self, Budget, Failed, OUT_OF_BUDGET, Programs},
     select::Selector,
 };
 
@@ -17,6 +17,7 @@ pub(crate) struct Request<'a> {
     pub(crate) operation: &'static str,
     pub(crate) resource: &'a Resource,
     pub(crate) subresource: &'a str,
+    pub(crate) kind: Kind<'a>,
     pub(crate) name: &'a str,
     pub(crate) user: Value,
     pub(crate) object: &'a Value,
@@ -26,12 +27,30 @@ pub(crate) struct Request<'a> {
     pub(crate) namespace: &'a Value,
 }
 
+/// The kind of the object of a request, which a subresource may have of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Kind<'a> {
+    /// Returns the kind of the objects of a resource.
+    pub(crate) fn of(resource: &'a Resource) -> Self {
+        Self { group: &resource.group, version: &resource.version, name: &resource.kind }
+    }
+}
+
 /// The refusal of a request by a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Denial {
     pub(crate) message: String,
     pub(crate) reason: &'static str,
 }
+
+/// Maximum length of a message that an expression returns.
+const MAX_MESSAGE: usize = 5 * 1024;
 
 /// Returns true if the constraints of a policy, or of a binding, select the request.
 pub(crate) fn selects(constraints: &Value, request: &Request<'_>) -> bool {
@@ -43,8 +62,17 @@ pub(crate) fn selects(constraints: &Value, request: &Request<'_>) -> bool {
     (any("resourceRules") || !is_limited)
         && !any("excludeResourceRules")
         && has_labels(constraints, "objectSelector", &[request.object, request.old])
-        && (request.namespace.is_null()
-            || has_labels(constraints, "namespaceSelector", &[request.namespace]))
+        && is_in_namespace(constraints, request)
+}
+
+/// Returns true if the selector of namespaces selects the namespace of the object, or the namespace that the object is.
+fn is_in_namespace(constraints: &Value, request: &Request<'_>) -> bool {
+    let namespace = match (request.resource.qualified().as_str(), request.object) {
+        ("namespaces", Value::Null) => request.old,
+        ("namespaces", object) => object,
+        _ => request.namespace,
+    };
+    namespace.is_null() || has_labels(constraints, "namespaceSelector", &[namespace])
 }
 
 fn has_labels(constraints: &Value, field: &str, objects: &[&Value]) -> bool {
@@ -61,14 +89,12 @@ fn is_about(rule: &Value, request: &Request<'_>) -> bool {
         list.filter_map(Value::as_str).any(|one| one == "*" || one == wanted)
     };
     let Resource { group, version, plural, namespaced, .. } = request.resource;
-    let part = request.subresource;
-    let is_resource = if part.is_empty() {
-        has("resources", plural)
-    } else {
-        [format!("{plural}/{part}"), format!("{plural}/*"), format!("*/{part}"), "*/*".to_owned()]
-            .iter()
-            .any(|wanted| exact(rule, "resources", wanted))
-    };
+    let is_one = |given: &str, wanted: &str| given == "*" || given == wanted;
+    let resources = rule.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let is_resource = resources.filter_map(Value::as_str).any(|one| {
+        let (resource, part) = one.split_once('/').unwrap_or((one, ""));
+        is_one(resource, plural) && is_one(part, request.subresource)
+    });
     let is_scope = match text(rule, &["scope"]) {
         "Cluster" => !namespaced,
         "Namespaced" => *namespaced,
@@ -82,24 +108,31 @@ fn is_about(rule: &Value, request: &Request<'_>) -> bool {
     has("operations", request.operation)
         && has("apiGroups", group)
         && is_version
-        && (is_resource || exact(rule, "resources", "*/*"))
+        && is_resource
         && is_scope
         && is_named
 }
 
-fn exact(rule: &Value, field: &str, wanted: &str) -> bool {
-    rule.get(field).and_then(Value::as_array).is_some_and(|list| list.contains(&json!(wanted)))
-}
-
 /// Returns the value of the variable `request`.
 fn described(request: &Request<'_>) -> Value {
-    let Resource { group, version, kind, plural, .. } = request.resource;
-    let kind = json!({"group": group, "version": version, "kind": kind});
+    let Resource { group, version, plural, .. } = request.resource;
+    let Kind { group: of, version: in_version, name } = request.kind;
+    let kind = json!({"group": of, "version": in_version, "kind": name});
     let resource = json!({"group": group, "version": version, "resource": plural});
-    json!({"kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
-        "subResource": request.subresource, "requestSubResource": request.subresource,
-        "name": request.name, "namespace": object::name(request.namespace),
-        "operation": request.operation, "userInfo": request.user, "dryRun": request.is_dry_run})
+    let mut about = json!({"kind": kind, "resource": resource, "requestKind": kind,
+        "requestResource": resource, "operation": request.operation, "userInfo": request.user,
+        "dryRun": request.is_dry_run});
+    for (field, text) in [
+        ("subResource", request.subresource),
+        ("requestSubResource", request.subresource),
+        ("name", request.name),
+        ("namespace", object::name(request.namespace)),
+    ] {
+        if !text.is_empty() {
+            object::map_of(&mut about).insert(field.to_owned(), text.into());
+        }
+    }
+    about
 }
 
 /// Evaluates a policy with one parameter, or with none. Returns the first refusal.
@@ -126,28 +159,41 @@ pub(crate) fn evaluate(
         Ok(false) => return None,
         Err(why) => return failed(why),
     }
-    if let Err(why) = add_variables(spec, &mut context, programs) {
+    let mut budget = Budget::of_object();
+    if let Err(why) = add_variables(spec, &mut context, programs, &mut budget) {
         return failed(why);
     }
     let validations = at(spec, &["validations"]).and_then(Value::as_array);
-    validations.into_iter().flatten().find_map(|validation| {
-        let expression = text(validation, &["expression"]);
-        match run(expression, &context, programs) {
-            Ok(Cel::Bool(true)) => None,
-            Ok(_) => Some(Denial {
-                message: explanation(validation, &context, programs),
-                reason: reason(text(validation, &["reason"])),
-            }),
-            Err(why) => {
-                failed(format!("expression '{}' resulted in error: {why}", expression.trim()))
-            }
+    let validations: Vec<&Value> = validations.into_iter().flatten().collect();
+    let mut results = Vec::new();
+    for validation in &validations {
+        // All are evaluated before the first refusal is explained, because they share a budget.
+        match run(text(validation, &["expression"]), &context, programs, &mut budget) {
+            Err(Failed::OutOfBudget) => return failed(OUT_OF_BUDGET.to_owned()),
+            result => results.push(result),
+        }
+    }
+    validations.iter().zip(results).find_map(|(validation, result)| match result {
+        Ok(Cel::Bool(true)) => None,
+        Ok(_) => match explanation(validation, &context, programs, &mut budget) {
+            Ok(message) => Some(Denial { message, reason: reason(text(validation, &["reason"])) }),
+            Err(why) => failed(format!("failed messageExpression: {why}")),
+        },
+        Err(why) => {
+            let expression = text(validation, &["expression"]).trim();
+            failed(format!("expression '{expression}' resulted in error: {}", why.why()))
         }
     })
 }
 
-fn run(expression: &str, context: &Context<'_, '_>, programs: &Programs) -> Result<Cel, String> {
-    let program = programs.get(expression)?;
-    program.execute(context).map_err(|error| error.to_string())
+fn run(
+    expression: &str,
+    context: &Context<'_, '_>,
+    programs: &Programs,
+    budget: &mut Budget,
+) -> Result<Cel, Failed> {
+    let program = programs.get(expression).map_err(Failed::Expression)?;
+    budget.run(&program, context)
 }
 
 /// Returns true if all conditions hold. A condition that does not hold outweighs one that fails.
@@ -157,15 +203,29 @@ fn meets_conditions(
     programs: &Programs,
 ) -> Result<bool, String> {
     let conditions = at(spec, &["matchConditions"]).and_then(Value::as_array);
+    let mut budget = Budget::of_conditions();
     let mut failures = Vec::new();
+    let mut has_other = false;
     for condition in conditions.into_iter().flatten() {
-        match run(text(condition, &["expression"]), context, programs) {
+        let expression = text(condition, &["expression"]);
+        match run(expression, context, programs, &mut budget) {
             Ok(Cel::Bool(true)) => {}
-            Ok(_) => return Ok(false),
-            Err(why) => failures.push(why),
+            Ok(_) => has_other = true,
+            Err(Failed::OutOfBudget) => return Err(OUT_OF_BUDGET.to_owned()),
+            Err(why) => {
+                failures
+                    .push(format!("expression '{expression}' resulted in error: {}", why.why()));
+            }
         }
     }
-    if failures.is_empty() { Ok(true) } else { Err(failures.join(", ")) }
+    if has_other {
+        return Ok(false);
+    }
+    match failures.as_slice() {
+        [] => Ok(true),
+        [only] => Err(only.clone()),
+        several => Err(format!("[{}]", several.join(", "))),
+    }
 }
 
 /// Adds the variables that a policy defines, each of which may use those before.
@@ -173,30 +233,43 @@ fn add_variables(
     spec: &Value,
     context: &mut Context<'_, '_>,
     programs: &Programs,
+    budget: &mut Budget,
 ) -> Result<(), String> {
     let variables = at(spec, &["variables"]).and_then(Value::as_array);
     let mut values = std::collections::HashMap::new();
     for variable in variables.into_iter().flatten() {
-        let value = run(text(variable, &["expression"]), context, programs)?;
+        let expression = text(variable, &["expression"]);
+        let value = run(expression, context, programs, budget).map_err(Failed::why)?;
         values.insert(text(variable, &["name"]).to_owned(), value);
         context.add_variable_from_value("variables", values.clone());
     }
     Ok(())
 }
 
-fn explanation(validation: &Value, context: &Context<'_, '_>, programs: &Programs) -> String {
+/// Returns the message of a refusal. Fails if the expressions are out of budget.
+fn explanation(
+    validation: &Value,
+    context: &Context<'_, '_>,
+    programs: &Programs,
+    budget: &mut Budget,
+) -> Result<String, &'static str> {
     let written = text(validation, &["messageExpression"]);
-    if !written.trim().is_empty()
-        && let Ok(Cel::String(message)) = run(written, context, programs)
-        && !message.trim().is_empty()
-        && !message.contains('\n')
-    {
-        return message.trim().to_owned();
+    if !written.trim().is_empty() {
+        match run(written, context, programs, budget) {
+            Ok(Cel::String(message)) => {
+                let message = message.trim();
+                if !message.is_empty() && message.len() <= MAX_MESSAGE && !message.contains('\n') {
+                    return Ok(message.to_owned());
+                }
+            }
+            Err(Failed::OutOfBudget) => return Err(OUT_OF_BUDGET),
+            Ok(_) | Err(Failed::Expression(_) | Failed::Exceeded) => {}
+        }
     }
-    match text(validation, &["message"]).trim() {
+    Ok(match text(validation, &["message"]).trim() {
         "" => format!("failed expression: {}", text(validation, &["expression"]).trim()),
         message => message.to_owned(),
-    }
+    })
 }
 
 fn reason(word: &str) -> &'static str {
@@ -230,6 +303,7 @@ mod tests {
             operation: "CREATE",
             resource: &resource,
             subresource: "",
+            kind: Kind::of(&resource),
             name: "a",
             user: json!({"username": "me"}),
             object,

@@ -174,8 +174,8 @@ pub(crate) fn given(old: &Value, new: &Value, part: Part) -> Vec<Entry> {
 }
 
 /// Removes what requests for this part do not change.
-pub(super) fn filter(resource: &Resource, part: Part, set: &mut Set) {
-    match part {
+pub(super) fn filter(resource: &Resource, manager: &Manager<'_>, set: &mut Set) {
+    match manager.part {
         Part::Main => {
             if resource.status {
                 set.cut(&["status"]);
@@ -197,6 +197,11 @@ pub(super) fn filter(resource: &Resource, part: Part, set: &mut Set) {
             match resource.kind.as_str() {
                 _ if resource.custom => set.cut(&["metadata"]),
                 "Deployment" => set.cut(&["metadata", "labels"]),
+                // Compat: only the certificate is owned through the status.
+                "CertificateSigningRequest" if manager.subresource == "approval" => {
+                    set.cut(&["status", "certificate"]);
+                }
+                "CertificateSigningRequest" => set.cut(&["status", "conditions"]),
                 "Pod" => {
                     set.cut(&["metadata", "deletionTimestamp"]);
                     set.cut(&["metadata", "ownerReferences"]);
@@ -215,10 +220,15 @@ pub(super) fn strip(set: &mut Set) {
 }
 
 /// Compares two objects, as far as requests for this part may change them.
-pub(super) fn compare(resource: &Resource, part: Part, old: &Value, new: &Value) -> Comparison {
+pub(super) fn compare(
+    resource: &Resource,
+    manager: &Manager<'_>,
+    old: &Value,
+    new: &Value,
+) -> Comparison {
     let mut found = walk::compare(Place::root(resource), old, new);
     for set in [&mut found.changed, &mut found.removed] {
-        filter(resource, part, set);
+        filter(resource, manager, set);
         for (core, other) in form::renamed(resource) {
             set.rename(core, other);
         }
@@ -258,7 +268,7 @@ fn record(
     manager: &Manager<'_>,
 ) {
     object::drop_meta(new, FIELD);
-    let mut found = compare(resource, manager.part, old, new);
+    let mut found = compare(resource, manager, old, new);
     for entry in &mut entries {
         entry.set.subtract(&found.changed);
         entry.set.subtract(&found.removed);

@@ -33,7 +33,7 @@ pub(crate) fn create(resource: &Resource, applied: Value, manager: &Manager<'_>)
 /// Returns the fields that an apply of this object owns.
 fn owned(resource: &Resource, applied: &Value, manager: &Manager<'_>) -> Set {
     let mut set = walk::field_set(Place::root(resource), applied);
-    managed::filter(resource, manager.part, &mut set);
+    managed::filter(resource, manager, &mut set);
     managed::strip(&mut set);
     set
 }
@@ -93,7 +93,7 @@ fn merged(
         let everyone = entries.iter().chain([&entry]);
         new = pruned(place, &new, &last.set, everyone);
     }
-    let found = managed::compare(resource, manager.part, live, &new);
+    let found = managed::compare(resource, manager, live, &new);
     let conflicts: Vec<Conflict> = entries
         .iter()
         .flat_map(|entry| {

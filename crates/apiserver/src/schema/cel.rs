@@ -1,6 +1,10 @@
 //! CEL validation rules (`x-kubernetes-validations`), with the functions that Kubernetes adds.
 
+mod cost;
 mod functions;
+mod metered;
+mod pattern;
+mod rewrite;
 mod value;
 
 use std::{
@@ -9,7 +13,7 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
-use ::cel::{Context, Env, Program, Value as Cel, objects::OptionalValue};
+use ::cel::{Context, Env, Value as Cel, common::ast::IdedExpr, objects::OptionalValue};
 use serde_json::Value;
 
 use super::{Additional, ListType, Schema, SchemaError, prune::join, validate};
@@ -19,6 +23,33 @@ use crate::{
     object,
 };
 
+pub(crate) use cost::{Budget, Failed, OUT_OF_BUDGET};
+
+/// A compiled expression.
+pub(crate) struct Program {
+    /// The expression, which charges its cost.
+    metered: IdedExpr,
+    variables: Vec<String>,
+    is_long: bool,
+}
+
+/// Length of a text, and number of its brackets and signs, from which on an expression needs the
+/// larger stack.
+const LONG: usize = 200;
+const NESTED: usize = 5;
+
+/// Size of the stack on which long expressions are compiled and evaluated.
+const STACK: usize = 64 << 20;
+
+/// Runs work with the larger stack.
+fn deeply<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let done = thread.expect("a thread starts").join();
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// A compiled rule.
 #[derive(Clone)]
 pub(crate) struct Rule {
@@ -26,6 +57,7 @@ pub(crate) struct Rule {
     program: Arc<Program>,
     message: String,
     message_program: Option<Arc<Program>>,
+    message_source: String,
     field: String,
     kind: FaultKind,
     /// True if the rule refers to the old value (`oldSelf`).
@@ -43,7 +75,7 @@ impl fmt::Debug for Rule {
 /// The CEL environment of the rules.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
-    for extension in [::cel::extensions::strings, ::cel::extensions::lists] {
+    for extension in [::cel::extensions::strings, ::cel::extensions::lists, metered::extension] {
         env.add_extension(extension).expect("the names of the extensions are distinct");
     }
     Arc::new(env)
@@ -62,7 +94,16 @@ pub(crate) fn compile(text: &str) -> Result<Program, String> {
              {MAX_OPERATORS} operators are supported"
         ));
     }
-    ENVIRONMENT.compile(text).map_err(|error| error.to_string())
+    let nested = text.chars().filter(|c| matches!(c, '(' | '[' | '{' | '!' | '-')).count();
+    let is_long = text.len() > LONG || nested > NESTED;
+    if is_long { deeply(|| compile_here(text, is_long)) } else { compile_here(text, is_long) }
+}
+
+fn compile_here(text: &str, is_long: bool) -> Result<Program, String> {
+    let program = ENVIRONMENT.compile(text).map_err(|error| error.to_string())?;
+    let variables = program.references().variables().into_iter().map(str::to_owned).collect();
+    let metered = rewrite::metered(program.expression().clone(), text);
+    Ok(Program { metered, variables, is_long })
 }
 
 /// Number of compiled expressions that are kept.
@@ -118,10 +159,17 @@ fn is_too_deep(text: &str) -> bool {
     false
 }
 
-/// Returns a context with the functions of Kubernetes and variables without a schema.
-pub(crate) fn context(variables: &[(&str, &Value)]) -> Context<'static, 'static> {
+/// Returns a context with the functions of Kubernetes and a meter.
+fn empty_context() -> Context<'static, 'static> {
     let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
     functions::add(&mut context);
+    context.add_variable_as_val(cost::METER, Box::new(cost::Meter::new(cost::MAX_COST)));
+    context
+}
+
+/// Returns a context with variables without a schema.
+pub(crate) fn context(variables: &[(&str, &Value)]) -> Context<'static, 'static> {
+    let mut context = empty_context();
     for (name, value) in variables {
         context.add_variable_from_value(*name, value::from_json(&Schema::default(), value));
     }
@@ -147,12 +195,13 @@ pub(crate) fn read_rules(source: &Value, path: &str) -> Result<Vec<Rule>, Schema
             "" => None,
             text => Some(compiled(text, at, "messageExpression")?),
         };
-        let transition = program.references().variables().contains(&"oldSelf");
+        let transition = program.variables.iter().any(|name| name == "oldSelf");
         rules.push(Rule {
             source: text.trim().into(),
             program,
             message: object::text(one, &["message"]).to_owned(),
             message_program,
+            message_source: object::text(one, &["messageExpression"]).to_owned(),
             field: object::text(one, &["fieldPath"]).to_owned(),
             kind: match object::text(one, &["reason"]) {
                 "FieldValueForbidden" => FaultKind::Forbidden,
@@ -178,18 +227,18 @@ pub(crate) fn evaluate(
     if !has_rules(schema) {
         return;
     }
-    let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
-    functions::add(&mut context);
-    match part {
-        Part::Main => walk(&context, schema, new, old, "", faults),
-        Part::Status => {
-            rules(&context, schema, new, old, "", faults);
-            if let (Some(below), Some(status)) = (schema.entry("status"), new.get("status")) {
-                let old = old.and_then(|old| old.get("status"));
-                walk(&context, below, status, old, "status", faults);
-            }
-        }
-    }
+    let context = empty_context();
+    let mut evaluation = Evaluation { context: &context, budget: Budget::of_object(), faults };
+    // The faults tell why an evaluation has ended.
+    let _ = match part {
+        Part::Main => evaluation.walk(schema, new, old, ""),
+        Part::Status => evaluation.rules(schema, new, old, "").and_then(|()| {
+            let (Some(below), Some(status)) = (schema.entry("status"), new.get("status")) else {
+                return Ok(());
+            };
+            evaluation.walk(below, status, old.and_then(|old| old.get("status")), "status")
+        }),
+    };
 }
 
 fn has_rules(schema: &Schema) -> bool {
@@ -203,34 +252,87 @@ fn has_rules(schema: &Schema) -> bool {
         || schema.properties.values().any(has_rules)
 }
 
-fn walk(
-    context: &Context<'_, '_>,
-    schema: &Schema,
-    new: &Value,
-    old: Option<&Value>,
-    path: &str,
-    faults: &mut Vec<Fault>,
-) {
-    rules(context, schema, new, old, path, faults);
-    match new {
-        Value::Object(map) => {
-            for (key, found) in map {
-                if let Some(below) = schema.entry(key) {
-                    let old = old.and_then(|old| old.get(key));
-                    walk(context, below, found, old, &join(path, key), faults);
+/// The evaluation of the rules of an object.
+struct Evaluation<'a> {
+    context: &'a Context<'static, 'static>,
+    budget: Budget,
+    faults: &'a mut Vec<Fault>,
+}
+
+/// No further rule is evaluated.
+struct Ended;
+
+impl Evaluation<'_> {
+    fn walk(
+        &mut self,
+        schema: &Schema,
+        new: &Value,
+        old: Option<&Value>,
+        path: &str,
+    ) -> Result<(), Ended> {
+        self.rules(schema, new, old, path)?;
+        match new {
+            Value::Object(map) => {
+                for (key, found) in map {
+                    if let Some(below) = schema.entry(key) {
+                        let old = old.and_then(|old| old.get(key));
+                        self.walk(below, found, old, &join(path, key))?;
+                    }
+                }
+            }
+            Value::Array(list) => {
+                let Some(items) = schema.items.as_deref().filter(|items| has_rules(items)) else {
+                    return Ok(());
+                };
+                for (at, item) in list.iter().enumerate() {
+                    let old = old.and_then(|old| counterpart(schema, item, old));
+                    self.walk(items, item, old, &format!("{path}[{at}]"))?;
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        Ok(())
+    }
+
+    fn rules(
+        &mut self,
+        schema: &Schema,
+        new: &Value,
+        old: Option<&Value>,
+        path: &str,
+    ) -> Result<(), Ended> {
+        if schema.rules.is_empty() || (new.is_null() && schema.nullable) {
+            return Ok(());
+        }
+        let mut scope = self.context.new_inner_scope();
+        scope.add_variable_from_value("self", value::from_json(schema, new));
+        let before = old.map(|old| value::from_json(schema, old));
+        for rule in &schema.rules {
+            let mut scope = scope.new_inner_scope();
+            match (&before, rule.optional_old) {
+                (None, false) if rule.transition => continue,
+                (None, false) => {}
+                (Some(before), false) => scope.add_variable_from_value("oldSelf", before.clone()),
+                (before, true) => {
+                    let optional = match before {
+                        Some(before) => OptionalValue::of(before.clone()),
+                        None => OptionalValue::none(),
+                    };
+                    scope.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(optional)));
+                }
+            }
+            let evaluated = rule.evaluate(&mut self.budget, &scope, schema, new, path);
+            match evaluated {
+                Ok(fault) => self.faults.extend(fault),
+                Err(why) => {
+                    // Compat: the value is the name of the type.
+                    let kind = Value::from(schema.kind.name());
+                    self.faults.push(Fault::invalid(path, &kind, &why));
+                    return Err(Ended);
                 }
             }
         }
-        Value::Array(list) => {
-            let Some(items) = schema.items.as_deref().filter(|items| has_rules(items)) else {
-                return;
-            };
-            for (at, item) in list.iter().enumerate() {
-                let old = old.and_then(|old| counterpart(schema, item, old));
-                walk(context, items, item, old, &format!("{path}[{at}]"), faults);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Ok(())
     }
 }
 
@@ -241,52 +343,32 @@ fn counterpart<'a>(schema: &Schema, item: &Value, old: &'a Value) -> Option<&'a 
     old.as_array()?.iter().find(|one| validate::identity(one, keys) == wanted)
 }
 
-fn rules(
-    context: &Context<'_, '_>,
-    schema: &Schema,
-    new: &Value,
-    old: Option<&Value>,
-    path: &str,
-    faults: &mut Vec<Fault>,
-) {
-    if schema.rules.is_empty() || (new.is_null() && schema.nullable) {
-        return;
-    }
-    let mut scope = context.new_inner_scope();
-    scope.add_variable_from_value("self", value::from_json(schema, new));
-    let before = old.map(|old| value::from_json(schema, old));
-    for rule in &schema.rules {
-        let mut scope = scope.new_inner_scope();
-        match (&before, rule.optional_old) {
-            (None, false) if rule.transition => continue,
-            (None, false) => {}
-            (Some(before), false) => scope.add_variable_from_value("oldSelf", before.clone()),
-            (before, true) => {
-                let optional = match before {
-                    Some(before) => OptionalValue::of(before.clone()),
-                    None => OptionalValue::none(),
-                };
-                scope.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(optional)));
-            }
-        }
-        if let Some(fault) = rule.evaluate(&scope, schema, new, path) {
-            faults.push(fault);
-        }
-    }
-}
-
 impl Rule {
+    /// Returns the fault that the rule finds. Fails if no further rule is to be evaluated.
     fn evaluate(
         &self,
+        budget: &mut Budget,
         scope: &Context<'_, '_>,
         schema: &Schema,
         value: &Value,
         path: &str,
-    ) -> Option<Fault> {
-        let why = match self.program.execute(scope) {
-            Ok(Cel::Bool(true)) => return None,
-            Ok(_) => self.explanation(scope),
-            Err(error) => format!("rule evaluation failed: {error}: {}", self.source),
+    ) -> Result<Option<Fault>, String> {
+        let why = match budget.run(&self.program, scope) {
+            Ok(Cel::Bool(true)) => return Ok(None),
+            Ok(_) => self.explanation(budget, scope)?,
+            Err(Failed::Expression(error)) => {
+                format!("rule evaluation failed: {error}: {}", self.source)
+            }
+            Err(Failed::Exceeded) => {
+                let rule =
+                    if self.message.is_empty() { &*self.source } else { self.message.trim() };
+                return Err(format!(
+                    "'{}': no further validation rules will be run due to call cost exceeds limit \
+                     for rule: {rule}",
+                    cost::EXCEEDED
+                ));
+            }
+            Err(Failed::OutOfBudget) => return Err(OUT_OF_BUDGET.to_owned()),
         };
         let message = match self.kind {
             FaultKind::Forbidden => format!("Forbidden: {why}"),
@@ -307,19 +389,30 @@ impl Rule {
         };
         let field = format!("{path}{}", self.field);
         let field = field.strip_prefix('.').unwrap_or(&field).to_owned();
-        Some(Fault { field, kind: self.kind, message })
+        Ok(Some(Fault { field, kind: self.kind, message }))
     }
 
-    fn explanation(&self, scope: &Context<'_, '_>) -> String {
-        if let Some(Ok(Cel::String(text))) =
-            self.message_program.as_ref().map(|program| program.execute(scope))
-        {
-            return text.to_string();
+    fn explanation(&self, budget: &mut Budget, scope: &Context<'_, '_>) -> Result<String, String> {
+        match self.message_program.as_ref().map(|program| budget.run(program, scope)) {
+            Some(Ok(Cel::String(text))) => return Ok(text.to_string()),
+            Some(Err(Failed::Exceeded)) => {
+                return Err(format!(
+                    "no further validation rules will be run due to call cost exceeds limit for \
+                     messageExpression: {:?}",
+                    self.message_source
+                ));
+            }
+            Some(Err(Failed::OutOfBudget)) => {
+                return Err("messageExpression evaluation failed due to running out of cost \
+                    budget, no further validation rules will be run"
+                    .to_owned());
+            }
+            Some(Ok(_) | Err(Failed::Expression(_))) | None => {}
         }
-        if self.message.is_empty() {
+        Ok(if self.message.is_empty() {
             format!("failed rule: {}", self.source)
         } else {
             self.message.clone()
-        }
+        })
     }
 }

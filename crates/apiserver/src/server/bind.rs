@@ -3,13 +3,17 @@
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Body, Call, Server, answer};
+use super::{Body, Call, Server, answer, policy};
 use crate::{
     clock,
     failure::Failure,
     object,
+    policy::Kind,
     store::{Put, Write, WriteError},
 };
+
+/// The kind of the objects of the subresource `binding`.
+const BINDING: Kind<'_> = Kind { group: "", version: "v1", name: "Binding" };
 
 /// Maximum number of attempts when the binding conflicts with other writes.
 const MAX_ATTEMPTS: usize = 8;
@@ -31,6 +35,7 @@ impl Server {
         if node.is_empty() {
             return Err(Failure::bad_request("target.name: Required value"));
         }
+        self.check_posted(call, BINDING, &policy::posted(call, BINDING, binding)?)?;
         for _ in 0..MAX_ATTEMPTS {
             let found = self.store.get(&call.resource.collection, &key);
             let found = found.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Body, Call, Server, answer, recount::BUDGETS};
-use crate::{budget, failure::Failure, object};
+use super::{Body, Call, Server, answer, policy, recount::BUDGETS};
+use crate::{budget, failure::Failure, object, policy::Kind};
+
+/// The kind of the objects of the subresource `eviction`.
+const EVICTION: Kind<'_> = Kind { group: "policy", version: "v1", name: "Eviction" };
 
 impl Server {
     /// Evicts a pod if its budget allows one more disruption.
@@ -25,6 +28,7 @@ impl Server {
             let message = "name in URL does not match name in Eviction object";
             return Err(Failure::bad_request(message));
         }
+        self.check_posted(call, EVICTION, &policy::posted(call, EVICTION, eviction)?)?;
         let options = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
         // Held until the pod is removed, so that the next eviction counts without it.
         let _turn = self.evictions.lock().await;

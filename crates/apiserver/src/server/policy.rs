@@ -2,19 +2,43 @@
 
 use serde_json::Value;
 
-use super::{Call, Server};
+use super::{Call, Server, scale, write};
 use crate::{
     failure::{Failure, Fault},
     object::{self, at, text},
-    policy::{self, Denial, Request},
+    policy::{self, Denial, Kind, Request},
     resource::builtin,
     review,
     select::Selector,
     store::Key,
+    types::{self, canonical},
 };
 
 const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
+
+/// The kind of the objects of the subresource `scale`.
+const SCALE: Kind<'_> = Kind { group: "autoscaling", version: "v1", name: "Scale" };
+
+/// Brings the body of a subresource into the form of its kind, in the namespace of the request.
+pub(super) fn posted(call: &Call, kind: Kind<'_>, body: &Value) -> Result<Value, Failure> {
+    let mut read = body.clone();
+    let Kind { group, version, name } = kind;
+    if let Some(found) = types::of_kind(group, version, name) {
+        canonical::read(found, &mut read).map_err(|why| {
+            Failure::bad_request(format!(
+                "{name} in version \"{version}\" cannot be handled as a {name}: {why}"
+            ))
+        })?;
+    }
+    let api_version = [group, version].into_iter().filter(|it| !it.is_empty());
+    let api_version = api_version.collect::<Vec<_>>().join("/");
+    let map = object::map_of(&mut read);
+    map.insert("apiVersion".into(), api_version.into());
+    map.insert("kind".into(), name.into());
+    write::place(call, &mut read)?;
+    Ok(read)
+}
 
 impl Server {
     /// Fails if a policy denies the write, if a node may not write this, or if it decides on a certificate by the wrong subresource.
@@ -30,12 +54,40 @@ impl Server {
             check_approval(call, new, old)?;
         }
         self.check_node(call, new, old)?;
+        if call.subresource == "scale" {
+            // Compat: the object of the request is the scale, not what it scales.
+            let (new, old) = (new.map(scale::view), old.map(scale::view));
+            return self.check_policies(call, SCALE, operation, new.as_ref(), old.as_ref());
+        }
+        self.check_policies(call, Kind::of(&call.resource), operation, new, old)
+    }
+
+    /// Fails if a policy denies the creation of the object of a subresource, which is not stored.
+    pub(super) fn check_posted(
+        &self,
+        call: &Call,
+        kind: Kind<'_>,
+        posted: &Value,
+    ) -> Result<(), Failure> {
+        self.check_policies(call, kind, "CREATE", Some(posted), None)
+    }
+
+    fn check_policies(
+        &self,
+        call: &Call,
+        kind: Kind<'_>,
+        operation: &'static str,
+        new: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Failure> {
         let bindings = self.store.list(BINDINGS, None, None).0;
         // Compat: policies are not about policies, so that a wrong one can be removed.
         if bindings.is_empty() || call.resource.group == "admissionregistration.k8s.io" {
             return Ok(());
         }
-        let key = call.namespace.as_deref().map(|namespace| Key::new("", namespace));
+        // The objects of a collection may be of several namespaces.
+        let place = call.namespace.as_deref().or_else(|| new.or(old).map(object::namespace));
+        let key = place.filter(|it| !it.is_empty()).map(|namespace| Key::new("", namespace));
         let stored = key.and_then(|key| self.store.get(builtin::NAMESPACES, &key));
         let namespace = stored.as_ref().map(|found| found.value());
         let null = Value::Null;
@@ -46,6 +98,7 @@ impl Server {
             operation,
             resource: &call.resource,
             subresource: &call.subresource,
+            kind,
             name,
             user: review::user_info(&call.caller, &call.claims),
             object,

@@ -10,6 +10,7 @@ use crate::{
     clock,
     failure::{Failure, Fault},
     object::{self, at, text},
+    policy::Kind,
     review::{self, Claims, Identity, Review},
     service::Authorization,
     store::Key,
@@ -148,12 +149,7 @@ impl Server {
             spec.insert("audiences".into(), json!([token::ISSUER]));
         }
         let audiences = spec.get("audiences").cloned().unwrap_or_default();
-        check_validity(seconds)?;
-        let bound = self.bound(&key, at(&asked, &["spec", "boundObjectRef"]))?;
         let now = self.clock.now();
-        let bits = (self.entropy)();
-        let claims = token::claims(&account.value(), &bound, &audiences, seconds, now, bits);
-        let ends = now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(now);
         for (field, value) in [
             ("name", json!(key.name)),
             ("namespace", json!(key.namespace)),
@@ -162,6 +158,13 @@ impl Server {
         ] {
             object::set_meta(&mut asked, field, value);
         }
+        check_validity(seconds)?;
+        let kind = Kind { group: review.group, version: "v1", name: review.kind };
+        self.check_posted(call, kind, &asked)?;
+        let bound = self.bound(&key, at(&asked, &["spec", "boundObjectRef"]))?;
+        let bits = (self.entropy)();
+        let claims = token::claims(&account.value(), &bound, &audiences, seconds, now, bits);
+        let ends = now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(now);
         let status = json!({"token": self.tokens.sign(&claims),
             "expirationTimestamp": clock::rfc3339(ends)});
         Ok(answer::json(StatusCode::CREATED, &review::answered(asked, status)))

@@ -68,7 +68,7 @@ impl Server {
 }
 
 /// Returns the scale of an object.
-fn view(object: &Value) -> Value {
+pub(super) fn view(object: &Value) -> Value {
     let of = |path: &[&str]| object::at(object, path).and_then(Value::as_i64).unwrap_or(0);
     let mut meta = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {

@@ -21,7 +21,8 @@ use crate::{
     resource::{Resource, builtin},
     store::{Key, Object, Put, Write, WriteError, unstored},
 };
-use check::{as_patch, check_applied, check_kind, check_patched, place, undeterminable};
+pub(super) use check::place;
+use check::{as_patch, check_applied, check_kind, check_patched, undeterminable};
 
 /// Maximum number of attempts when a write without resourceVersion conflicts with other writes.
 const MAX_ATTEMPTS: usize = 32;

@@ -1,5 +1,7 @@
 //! Generated sequences: verbs, kinds, patches and selectors in any order. The same ones in each run.
 
+mod kinds;
+
 use std::{
     cell::Cell,
     fmt::{self, Write as _},
@@ -12,100 +14,20 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
 
+use self::kinds::{DEPLOYMENT, KINDS, Kind, Scope};
 use crate::{
     notation::{self, Sequence},
     servers::Servers,
 };
 
 /// Number of generated sequences.
-const CASES: u32 = 50;
+const CASES: u32 = 150;
 
 /// Number of attempts to shorten a sequence that finds a difference.
 const MAX_SHRINKS: u32 = 300;
 
 /// Maximum number of requests of a sequence.
 const MAX_LEN: usize = 14;
-
-/// A kind, with its apiVersion, and contents of its objects.
-#[derive(Debug)]
-struct Kind {
-    short: &'static str,
-    version: &'static str,
-    name: &'static str,
-    contents: &'static [&'static str],
-    /// Merge patches.
-    patches: &'static [&'static str],
-}
-
-const DEPLOYMENT: &str = r#""selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": "#;
-
-const KINDS: &[Kind] = &[
-    Kind {
-        short: "cm",
-        version: "v1",
-        name: "ConfigMap",
-        contents: &[
-            r#""data": {}"#,
-            r#""data": {"k": "1"}"#,
-            r#""data": {"k": "2", "l": "3"}"#,
-            r#""data": {"l": "3"}, "binaryData": {"b": "YQ=="}"#,
-            r#""immutable": true, "data": {"k": "1"}"#,
-        ],
-        patches: &[
-            r#"{"data": {"k": "9"}}"#,
-            r#"{"data": {"k": null, "m": "4"}}"#,
-            r#"{"data": null}"#,
-            r#"{"binaryData": {"b": "Yg=="}}"#,
-        ],
-    },
-    Kind {
-        short: "secret",
-        version: "v1",
-        name: "Secret",
-        contents: &[
-            r#""data": {"k": "YQ=="}"#,
-            r#""stringData": {"k": "x", "l": "y"}"#,
-            r#""type": "a.b/c", "data": {"k": "Yg=="}"#,
-        ],
-        patches: &[
-            r#"{"data": {"k": "Yw=="}}"#,
-            r#"{"stringData": {"n": "z"}}"#,
-            r#"{"data": null}"#,
-            r#"{"type": "other"}"#,
-        ],
-    },
-    Kind {
-        short: "deploy",
-        version: "apps/v1",
-        name: "Deployment",
-        contents: &[
-            r#""spec": {D[{"name": "c", "image": "i"}]}}}"#,
-            r#""spec": {"replicas": 3, D[{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}, {"name": "d", "image": "j"}]}}}"#,
-            r#""spec": {"paused": true, D[{"name": "c", "image": "j", "env": [{"name": "E", "value": "1"}]}], "nodeSelector": {"x": "y"}}}}"#,
-        ],
-        patches: &[
-            r#"{"spec": {"replicas": 2}}"#,
-            r#"{"spec": {"paused": null, "minReadySeconds": 5}}"#,
-            r#"{"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "k"}]}}}}"#,
-            r#"{"spec": {"template": {"metadata": {"labels": {"c": "d"}}}}}"#,
-        ],
-    },
-    Kind {
-        short: "mcp",
-        version: "machineconfiguration.openshift.io/v1",
-        name: "MachineConfigPool",
-        contents: &[
-            r#""spec": {"paused": true}"#,
-            r#""spec": {"paused": false, "maxUnavailable": 1}"#,
-            r#""spec": {"maxUnavailable": "10%", "nodeSelector": {"matchLabels": {"a": "b"}}}"#,
-        ],
-        patches: &[
-            r#"{"spec": {"paused": true}}"#,
-            r#"{"spec": {"maxUnavailable": 2}}"#,
-            r#"{"spec": {"nodeSelector": {"matchLabels": {"a": null, "c": "d"}}}}"#,
-        ],
-    },
-];
 
 const METADATA: &[&str] = &[
     "",
@@ -153,6 +75,12 @@ const DELETES: &[&str] = &[
     "?gracePeriodSeconds=0",
 ];
 
+const POLICIES: &[&str] = &[
+    "?propagationPolicy=Foreground",
+    "?propagationPolicy=Orphan",
+    "?propagationPolicy=Background",
+];
+
 /// A generated request, which fails print as a line of a sequence.
 #[derive(Clone)]
 struct Request(String);
@@ -170,7 +98,7 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn of_kind(kind: &'static Kind, name: &'static str) -> BoxedStrategy<String> {
-    let Kind { short, version, name: kind_name, contents, patches } = kind;
+    let Kind { short, scope, version, name: kind_name, contents, patches } = kind;
     let object = |metadata: &'static [&'static str]| {
         (select(metadata), select(*contents)).prop_map(move |(metadata, content)| {
             let content = content.replace("D[", &format!("{DEPLOYMENT}["));
@@ -182,12 +110,18 @@ fn of_kind(kind: &'static Kind, name: &'static str) -> BoxedStrategy<String> {
     let patch = prop_oneof![select(*patches), select(SHARED_PATCHES)];
     let queries = select(vec!["", "", "", "?dryRun=All", "?fieldManager=one", "?fieldManager=two"]);
     let appliers = select(vec!["one", "two", "two&force=true", "kubectl"]);
-    let strategic = if *short == "mcp" { "merge" } else { "strategic" };
+    let strategic = if scope.is_custom() { "merge" } else { "strategic" };
+    // Without a policy kube-apiserver warns about the pods of a Job.
+    let deletes = if *scope == Scope::Unreplaced { POLICIES } else { DELETES };
+    let replacing = if *scope == Scope::Unreplaced { "create" } else { "put" };
     prop_oneof![
         4 => (prop_oneof![object(METADATA), object(NEW_METADATA)], queries.clone())
             .prop_map(move |(body, query)| format!("create {short}{query} {body}")),
         2 => (object(METADATA), queries.clone())
-            .prop_map(move |(body, query)| format!("put {short}/$NS-{name}{query} {body}")),
+            .prop_map(move |(body, query)| match replacing {
+                "create" => format!("create {short}{query} {body}"),
+                _ => format!("put {short}/$NS-{name}{query} {body}"),
+            }),
         3 => (object(METADATA), appliers).prop_map(move |(body, manager)| {
             format!("apply {short}/$NS-{name}?fieldManager={manager} {body}")
         }),
@@ -200,11 +134,14 @@ fn of_kind(kind: &'static Kind, name: &'static str) -> BoxedStrategy<String> {
         2 => select(vec!["get", if *short == "deploy" { "get" } else { "table" }, "meta"])
             .prop_map(move |verb| format!("{verb} {short}/$NS-{name}")),
         // Objects without a namespace are shared with other sequences.
-        1 => select(SELECTORS).prop_map(move |query| match *short {
-            "mcp" => format!("get {short}/$NS-{name}"),
-            _ => format!("get {short}{query}"),
+        1 => select(SELECTORS).prop_map(move |query| {
+            if scope.is_namespaced() {
+                format!("get {short}{query}")
+            } else {
+                format!("get {short}/$NS-{name}")
+            }
         }),
-        2 => select(DELETES).prop_map(move |query| format!("delete {short}/$NS-{name}{query}")),
+        2 => select(deletes).prop_map(move |query| format!("delete {short}/$NS-{name}{query}")),
     ]
     .boxed()
 }

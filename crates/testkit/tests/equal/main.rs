@@ -56,6 +56,8 @@ const FILES: &[(&str, &str)] = &[
     ("certificates", include_str!("sequences/certificates.txt")),
     ("priorities", include_str!("sequences/priorities.txt")),
     ("policies", include_str!("sequences/policies.txt")),
+    ("policy_parts", include_str!("sequences/policy_parts.txt")),
+    ("policy_costs", include_str!("sequences/policy_costs.txt")),
     ("definitions", include_str!("sequences/definitions.txt")),
     ("users", include_str!("sequences/users.txt")),
     ("encodings", include_str!("sequences/encodings.txt")),

@@ -106,6 +106,7 @@ const KINDS: &[(&str, &str, bool)] = &[
     ("mc", "apis/machineconfiguration.openshift.io/v1 machineconfigs", false),
     ("mcp", "apis/machineconfiguration.openshift.io/v1 machineconfigpools", false),
     ("kc", "apis/machineconfiguration.openshift.io/v1 kubeletconfigs", false),
+    ("thing", "apis/equal.example.com/v1 things", true),
 ];
 
 /// Parses the sequences of a file.

@@ -28,7 +28,26 @@ pub(crate) struct Servers {
 const AGENT: &str = "mco/0";
 
 /// Definitions of the custom kinds that sequences use.
-const DEFINITIONS: [&str; 3] = ["machineconfigs", "machineconfigpools", "kubeletconfigs"];
+const DEFINITIONS: [&str; 4] = ["machineconfigs", "machineconfigpools", "kubeletconfigs", "things"];
+
+/// Returns the definition of a custom kind with namespaces.
+fn things() -> Value {
+    let part = json!({"type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "value": {"type": "string"}}});
+    let spec = json!({"type": "object", "properties": {
+        "size": {"type": "integer", "minimum": 1, "maximum": 4},
+        "names": {"type": "array", "items": {"type": "string"}},
+        "parts": {"type": "array", "items": part, "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"]}}});
+    let status = json!({"type": "object", "properties": {"phase": {"type": "string"}}});
+    let schema = json!({"type": "object", "properties": {"spec": spec, "status": status}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.equal.example.com"},
+        "spec": {"group": "equal.example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}]}})
+}
 
 impl Servers {
     /// Starts the embedded server and installs the custom kinds on both.
@@ -51,18 +70,20 @@ impl Servers {
 
 /// Creates the definitions and waits until their kinds are served.
 async fn define(client: &Client) -> anyhow::Result<()> {
-    for crd in mco_api::crds() {
-        let name = crd.metadata.name.clone().unwrap_or_default();
-        let Some(plural) = DEFINITIONS.iter().find(|it| name.split('.').next() == Some(**it))
-        else {
+    let ours = mco_api::crds().into_iter().map(serde_json::to_value);
+    for crd in ours.chain([Ok(things())]) {
+        let crd = crd?;
+        let name = crd["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let (plural, group) = name.split_once('.').unwrap_or_default();
+        if !DEFINITIONS.contains(&plural) {
             continue;
-        };
+        }
         let body = serde_json::to_vec(&crd)?;
         let uri = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
         let made = client.send(request.body(Body::from(body))?).await?;
         ensure!(made.status().as_u16() == 201, "{name}: {}", made.status());
-        let uri = format!("/apis/machineconfiguration.openshift.io/v1/{plural}");
+        let uri = format!("/apis/{group}/v1/{plural}");
         let served = async {
             while !client.send(Request::get(&uri).body(Body::empty())?).await?.status().is_success()
             {

@@ -160,7 +160,7 @@ fn other_namespace() -> Failure {
 }
 
 /// Sets the object's namespace from the path.
-pub(super) fn place(call: &Call, new: &mut Value) -> Result<(), Failure> {
+pub(in crate::server) fn place(call: &Call, new: &mut Value) -> Result<(), Failure> {
     let given = object::namespace(new).to_owned();
     match &call.namespace {
         Some(namespace) if given.is_empty() || given == *namespace => {
