@@ -67,11 +67,10 @@ pub(crate) async fn run(client: Client, wanted: usize, updates: BudgetUpdates, s
         }
         pods.ready().await;
         loop {
-            let updated = workload.update_budget(Clock::System.now()).await;
-            let updated = updated.inspect_err(|error| {
+            let next = workload.update_budget(Clock::System.now()).await.inspect_err(|error| {
                 warn!(error = report::chain(error), "Failed to update the example budget");
             });
-            let pause = updated.unwrap_or(Some(RETRY));
+            let pause = next.unwrap_or(Some(RETRY));
             tokio::select! {
                 () = changed.notified() => {}
                 () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
