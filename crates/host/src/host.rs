@@ -376,7 +376,8 @@ impl<S: System> Host<S> {
 
     /// Finds out if the operating system ships the file at a path.
     fn shipped(&self, path: &str) -> Result<Shipped, HostError> {
-        if self.root.stat(path)?.is_none() {
+        // A dangling link is nothing that could be kept.
+        if !self.root.exists(path)? {
             return Ok(Shipped::No);
         }
         // A relative link that the image ships leads nowhere from below `/usr`, and counts.
