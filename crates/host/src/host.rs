@@ -205,7 +205,6 @@ impl<S: System> Host<S> {
     /// Masks a unit with a link to `/dev/null`.
     pub fn mask_unit(&mut self, unit: &str) -> Result<(), HostError> {
         let path = machine::unit_path(unit);
-        self.keep_unit_file(&path)?;
         if self.root.stat(&path)?.is_some_and(|found| found.is_directory()) {
             self.root.remove_tree(&path)?;
         }
@@ -320,18 +319,12 @@ impl<S: System> Host<S> {
 
     fn write_unit_file(&mut self, path: &str, text: &str) -> Result<(), HostError> {
         self.clear_directory(path)?;
-        self.keep_unit_file(path)?;
-        self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
-    }
-
-    /// Keeps the original of a unit or drop-in.
-    ///
-    /// Compat: only the image's own file in the same place is kept (`pkg/daemon/file_writers.go`).
-    fn keep_unit_file(&self, path: &str) -> Result<(), HostError> {
+        // Compat: only the image's own file in the same place is kept as the original
+        // (pkg/daemon/file_writers.go).
         if self.has_original(path)? {
             original::keep(&self.root, path, &format!("/usr{path}"), self.shipped(path)?)?;
         }
-        Ok(())
+        self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
     }
 
     /// Returns true if the image ships a unit or drop-in at this path.

@@ -123,27 +123,6 @@ fn shipped_files_are_restored_and_others_removed() {
     assert_eq!(mode & 0o7777, 0o600, "with its previous mode");
 }
 
-// covers: C64, C69
-#[test]
-fn a_unit_of_the_image_comes_back_after_a_mask() {
-    let mut machine = machine();
-    let path = "/etc/systemd/system/s.service";
-    machine.host.root.write("/run/ostree-booted", b"", 0o644).unwrap();
-    for folder in ["", "/usr"] {
-        machine.host.root.write(&format!("{folder}{path}"), b"[Unit]\n", 0o644).unwrap();
-    }
-    let mut masked = unit("s.service", "");
-    masked.mask = Some(true);
-    let other = unit("s.service", "[Unit]\nDescription=x\n");
-    machine.host.mask_unit("s.service").unwrap();
-    machine.host.remove_unit(&masked).unwrap();
-    assert_eq!(machine.text(path).as_deref(), Some("[Unit]\n"), "it was masked");
-    machine.host.mask_unit("s.service").unwrap();
-    machine.host.write_unit(&other).unwrap();
-    machine.host.remove_unit(&other).unwrap();
-    assert_eq!(machine.text(path).as_deref(), Some("[Unit]\n"), "it was masked, and then replaced");
-}
-
 // covers: C69, C70
 #[test]
 fn units_and_dropins_come_and_go() {
