@@ -118,6 +118,10 @@ impl Kubectl {
     }
 }
 
+/// Reason of an event that a loop of kube-apiserver writes every few minutes about a Service whose
+/// address it does not see yet, which is a part of the difference `service-addresses`.
+const ADDRESS_REPAIR: &str = "ClusterIPNotAllocated";
+
 /// Leaves descriptions out of what `kubectl explain` prints, which is the difference `schemas`.
 fn undescribed(text: &str) -> String {
     let mut out = String::new();
@@ -228,6 +232,7 @@ async fn kubectl_prints_the_same_with_both_servers() {
         let found = tokio::task::spawn_blocking(move || session(name, &lines, &ours, &theirs));
         findings.extend(found.await.expect("a session ends"));
     }
+    findings.retain(|finding| !finding.contains(ADDRESS_REPAIR));
     let count: usize = SESSIONS.iter().map(|(_, text)| parse(text).len()).sum();
     let _ = writeln!(std::io::stderr(), "{count} commands of kubectl were compared");
     assert!(findings.is_empty(), "{} outputs differ:\n{}", findings.len(), findings.join("\n"));
