@@ -102,7 +102,7 @@ impl<'a> Installed<'a> {
         create(&self.nodes(), node).await;
     }
 
-    /// What the controller and the daemons need is there while the pod of the controller runs.
+    /// Fails if the finalizers or the daemons are removed before the pod of the controller ends.
     async fn processes_have_what_they_need(&self) {
         let config = self.kubelet_configs().get("a").await.unwrap();
         assert_eq!(config.finalizers(), ["99-worker-generated-kubelet"]);
