@@ -55,6 +55,8 @@ fn an_image_and_kernel_arguments_are_booted_with_the_files_of_their_config() {
 fn drift_is_repaired(machine: &Machine, config: &Config) {
     config.reboot_into(machine);
     ask(machine, "rpm-ostree kargs --delete=nosmt");
+    // Its path unit starts it a moment after the deployment was staged, which a reboot could overtake.
+    ask(machine, "systemctl start ostree-finalize-staged.service");
     done(machine.reboot());
     done(machine.write("/etc/app.conf", "by hand"));
     let (code, text) = mco(machine, "host verify");

@@ -39,8 +39,7 @@ fn a_lost_disk_cache_leaves_old_or_new_files_and_a_record_that_is_not_ahead() {
         });
         assert!(
             faults.is_empty(),
-            "{}: {} faults in {} states: {:#?}",
-            run.name,
+            "{run}: {} faults in {} states: {:#?}",
             faults.len(),
             states.len(),
             faults.iter().take(5).collect::<Vec<_>>()

@@ -40,7 +40,7 @@ fn a_machine_whose_power_is_cut_finishes_the_change_after_the_next_boot() {
                 while let Some(number) = { next.lock().expect("no panic").next() } {
                     let run = &fixture.runs[number % fixture.runs.len()];
                     let mut random = fastrand::Rng::with_seed(seed * 100_000 + number as u64);
-                    let name = format!("{} {number} of seed {seed}", run.name);
+                    let name = format!("{run}, {number} of seed {seed}");
                     let (disk, position) = done(cut(fixture, run, &mut random, &name));
                     *between.lock().expect("no panic") +=
                         usize::from(position == Position::Between);

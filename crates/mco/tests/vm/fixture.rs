@@ -3,9 +3,11 @@
 #![expect(clippy::disallowed_methods, reason = "measures the time that a whole change takes")]
 
 use std::{
+    fmt,
     ops::Range,
     path::Path,
     sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
+    thread,
     time::Instant,
 };
 
@@ -26,6 +28,8 @@ const ROLL_BACK: &str = "/opt/mco host rollback --yes";
 pub(crate) struct WholeRun {
     /// The name of the change.
     pub(crate) name: &'static str,
+    /// The layout of the machine's disk.
+    pub(crate) layout: Layout,
     /// The machine before the change.
     pub(crate) start: SavedMachine,
     /// The command that makes the change.
@@ -40,13 +44,14 @@ pub(crate) struct WholeRun {
     pub(crate) sizes: Range<u64>,
 }
 
-/// The changes of one machine.
+/// The changes of a machine of each layout.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     /// Folder of all machines. Removed with the process.
     pub(crate) folder: Arc<VmFolder>,
-    /// A first install, an apply and a rollback.
-    pub(crate) runs: [WholeRun; 3],
+    /// A first install, an apply and a rollback of each layout. The first three are of each kind, and of
+    /// both layouts.
+    pub(crate) runs: [WholeRun; 6],
 }
 
 /// Number of machines that run at once: more of them would only be slower.
@@ -99,16 +104,31 @@ pub(crate) fn machine(
 impl Fixture {
     fn new(prerequisites: &VmPrerequisites) -> anyhow::Result<Self> {
         let folder = Arc::new(VmFolder::make(&prerequisites.machines())?);
-        let fresh = machine(prerequisites, Layout::One, &folder)?.save()?;
-        let (install, _) = WholeRun::new("install", &fresh, APPLY_SECOND, &folder)?;
-        let mut vm = fresh.restore(&folder)?;
-        vm.ask(APPLY_FIRST)?;
-        vm.ask("sync")?;
-        let first = vm.save()?;
-        let (apply, second) = WholeRun::new("apply", &first, APPLY_SECOND, &folder)?;
-        let (roll_back, _) = WholeRun::new("rollback", &second, ROLL_BACK, &folder)?;
-        Ok(Self { folder, runs: [install, apply, roll_back] })
+        let [one, separate] = thread::scope(|scope| {
+            [Layout::One, Layout::SeparateBoot]
+                .map(|layout| scope.spawn(|| whole_runs(prerequisites, layout, &folder)))
+                .map(|runs| runs.join().expect("no panic"))
+        });
+        let ([install_one, apply_one, back_one], [install, apply, back]) = (one?, separate?);
+        Ok(Self { folder, runs: [install_one, apply, back_one, install, apply_one, back] })
     }
+}
+
+/// Executes a first install, an apply and a rollback on a machine with this layout.
+fn whole_runs(
+    prerequisites: &VmPrerequisites,
+    layout: Layout,
+    folder: &Arc<VmFolder>,
+) -> anyhow::Result<[WholeRun; 3]> {
+    let fresh = machine(prerequisites, layout, folder)?.save()?;
+    let (install, _) = WholeRun::new("install", &fresh, APPLY_SECOND, folder)?;
+    let mut vm = fresh.restore(folder)?;
+    vm.ask(APPLY_FIRST)?;
+    vm.ask("sync")?;
+    let first = vm.save()?;
+    let (apply, second) = WholeRun::new("apply", &first, APPLY_SECOND, folder)?;
+    let (roll_back, _) = WholeRun::new("rollback", &second, ROLL_BACK, folder)?;
+    Ok([install, apply, roll_back])
 }
 
 impl WholeRun {
@@ -135,8 +155,20 @@ impl WholeRun {
         };
         let reported = log.writes_within(size);
         let writes = log.writes.len();
-        eprintln!("{name}: {duration:.1?}, {reported} of {writes} writes");
-        let start = start.clone();
-        Ok((Self { name, start, command, change, log, reported, sizes: quiet..size }, end))
+        let (start, layout) = (start.clone(), start.disk().layout());
+        let run =
+            Self { name, layout, start, command, change, log, reported, sizes: quiet..size };
+        eprintln!("{run}: {duration:.1?}, {reported} of {writes} writes");
+        Ok((run, end))
+    }
+}
+
+impl fmt::Display for WholeRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match self.layout {
+            Layout::One => "/boot in the root",
+            Layout::SeparateBoot => "a separate /boot",
+        };
+        write!(f, "{} with {place}", self.name)
     }
 }
