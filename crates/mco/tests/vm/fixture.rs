@@ -104,10 +104,10 @@ pub(crate) fn machine(
 impl Fixture {
     fn new(prerequisites: &VmPrerequisites) -> anyhow::Result<Self> {
         let folder = Arc::new(VmFolder::make(&prerequisites.machines())?);
-        let [one, separate] = thread::scope(|scope| {
-            [Layout::One, Layout::SeparateBoot]
-                .map(|layout| scope.spawn(|| whole_runs(prerequisites, layout, &folder)))
-                .map(|runs| runs.join().expect("no panic"))
+        let (one, separate) = thread::scope(|scope| {
+            let one = scope.spawn(|| whole_runs(prerequisites, Layout::One, &folder));
+            let separate = whole_runs(prerequisites, Layout::SeparateBoot, &folder);
+            (one.join().expect("no panic"), separate)
         });
         let ([install_one, apply_one, back_one], [install, apply, back]) = (one?, separate?);
         Ok(Self { folder, runs: [install_one, apply, back_one, install, apply_one, back] })

@@ -79,6 +79,8 @@ fn record_all() -> Option<Vec<RecordedChange>> {
     write("root/etc/unmanaged", "unmanaged\n");
     write("root/etc/passwd", "root:x:0:0::/root:/bin/sh\ncore:x:0:0::/home/core:/bin/sh\n");
     write("root/home/core/.profile", "\n");
+    // Every apply takes it from other users: a change of its mode alone.
+    write("root/etc/kubernetes/kubeconfig", "kind: Config\n");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (first, second) = (path("first.yaml"), path("second.yaml"));
     let changes = [

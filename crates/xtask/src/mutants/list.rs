@@ -103,6 +103,13 @@ pub const ALL: &[Mutant] = &[
         tests: &["-p", "mco", "--test", "vm", "syscalls::"],
     },
     Mutant {
+        name: "modes-not-synced",
+        file: "crates/host/src/root/change.rs",
+        find: ".and_then(|()| Ok(fsync(&file)?))",
+        replace: "",
+        tests: &["-p", "mco", "--test", "vm", "syscalls::"],
+    },
+    Mutant {
         name: "deferred-directories-not-synced",
         file: "crates/host/src/root/deferred_sync.rs",
         find: ".and_then(|()| Ok(fsync(&directory)?))",
