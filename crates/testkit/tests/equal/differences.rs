@@ -26,7 +26,8 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         name: "service-addresses",
         reason: "The addresses and node ports of Services follow from their UIDs; those that a \
-            client chooses are not checked against a range or other Services.",
+            client chooses are not checked against a range or other Services, and no loop \
+            repairs them or writes events about them.",
         is_masked: true,
     },
     Difference {
