@@ -156,8 +156,7 @@ impl WholeRun {
         let reported = log.writes_within(size);
         let writes = log.writes.len();
         let (start, layout) = (start.clone(), start.disk().layout());
-        let run =
-            Self { name, layout, start, command, change, log, reported, sizes: quiet..size };
+        let run = Self { name, layout, start, command, change, log, reported, sizes: quiet..size };
         eprintln!("{run}: {duration:.1?}, {reported} of {writes} writes");
         Ok((run, end))
     }
