@@ -23,7 +23,7 @@ endif
 # Tests interrupt programs with SIGINT, which the processes of a background job ignore.
 INTERRUPTIBLE := $(shell env --default-signal=INT true 2>/dev/null && echo env --default-signal=INT)
 
-.PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc build-tests unit oracle soak gen bench bench-api bench-fleet fuzz dist image release lab lab-enter lab-down
+.PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc build-tests unit oracle soak gen bench bench-api bench-fleet fuzz dist image release lab lab-upgrade lab-enter lab-down
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -121,6 +121,15 @@ release: image ## Write the files of a release: binary, image, manifests, bill o
 lab: lab-tools ## Start a lab: a real Kubernetes of three machines on this host, with the image of mco
 	$(CARGO) build --package mco --package mco-testkit --bin mco --bin lab
 	@$(TARGET)/debug/lab up $(abspath $(TARGET))/debug/mco
+
+# The target folder is shared, so that only the crates of the workspace are compiled again.
+lab-upgrade: lab-tools ## Upgrade mco from another commit to this one in the lab, mid-roll-out: make lab-upgrade FROM=COMMIT
+	@test -n "$(FROM)" || { echo "lab-upgrade: name the commit: make lab-upgrade FROM=COMMIT" >&2; exit 2; }
+	rm -rf $(TARGET)/previous && git worktree prune
+	git worktree add --quiet --detach $(TARGET)/previous $(FROM)
+	cd $(TARGET)/previous && CARGO_TARGET_DIR=$(abspath $(TARGET)) $(CARGO) build --package mco --bin mco
+	cp $(TARGET)/debug/mco $(TARGET)/previous.mco && git worktree remove --force $(TARGET)/previous
+	MCO_PREVIOUS=$(abspath $(TARGET))/previous.mco $(CARGO) test --package mco --test lab -- --nocapture upgrade
 
 lab-enter: ## Open a shell in a machine of the lab: make lab-enter MACHINE=m1
 	@$(TARGET)/debug/lab enter $(or $(MACHINE),m1)

@@ -197,7 +197,17 @@ fn is_generated_by_mco(base_config: &ObjectMeta) -> bool {
     mark.is_some_and(|mark| BaseConfig::from(&**mark) == BaseConfig::Generated)
 }
 
-/// Decides if a process of the build `own` may change the cluster.
+/// Decides if a process of the build `own` that generates no objects may change the cluster. It needs no
+/// adopted build.
+pub fn tenure(facts: Facts<'_>, own: &Build, order: &Order) -> Result<Tenure, Refusal> {
+    match (runner(facts, own), order) {
+        (Runner::Ours, _) => Ok(Tenure::Owner),
+        (Runner::Another(_), Order::TakeOver(_)) => Ok(Tenure::TakenOver),
+        (Runner::Another(evidence), Order::HandsOff) => Err(Refusal::Another(evidence)),
+    }
+}
+
+/// Decides if a process of the build `own` that generates objects may change the cluster.
 pub fn admit(facts: Facts<'_>, own: &Build, order: &Order) -> Result<Permit, Refusal> {
     let evidence = match (runner(facts, own), order) {
         (Runner::Ours, _) => return Ok(Permit { build: own.clone(), tenure: Tenure::Owner }),
@@ -310,10 +320,15 @@ mod tests {
         let given = "v4.21.0-dirty-8aa".parse().unwrap();
         let permit = Permit { build: build("v4.21.0-dirty 8aa"), tenure: Tenure::TakenOver };
         assert_eq!(admit(facts, &own(), &Order::TakeOver(given)), Ok(permit));
+        // A process that generates nothing needs no build.
+        let facts = Facts { base_configs: &[], ..facts };
+        assert_eq!(tenure(facts, &own(), &order), Ok(Tenure::TakenOver));
+        assert!(tenure(facts, &own(), &Order::HandsOff).is_err());
         // A cluster of this operator stays its own.
         let facts = Facts { controller_config: None, base_configs: &[] };
         let permit = Permit { build: own(), tenure: Tenure::Owner };
         assert_eq!(admit(facts, &own(), &order), Ok(permit));
+        assert_eq!(tenure(facts, &own(), &Order::HandsOff), Ok(Tenure::Owner));
     }
 
     #[test]

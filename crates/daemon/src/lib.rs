@@ -12,6 +12,7 @@ pub mod kubelet;
 pub mod machine_config_node;
 pub mod metrics;
 pub mod os_info;
+pub mod permit;
 pub mod pinned;
 pub mod previous_logs;
 pub mod shared;

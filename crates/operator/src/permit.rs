@@ -6,7 +6,7 @@ use mco_cluster::{
     Shutdown,
     permission::{self, Observed},
 };
-use mco_core::takeover::{self, BASE_CONFIGS, Facts, Order, Refusal, Runner, Tenure};
+use mco_core::takeover::{self, BASE_CONFIGS, Facts, Refusal, Tenure};
 
 use crate::Config;
 
@@ -31,9 +31,5 @@ fn admit(observed: &Observed, config: &Config) -> Result<Tenure, Refusal> {
         controller_config: observed.controller_config.as_ref(),
         base_configs: &observed.base_configs,
     };
-    match (takeover::runner(facts, &config.build), &config.order) {
-        (Runner::Ours, _) => Ok(Tenure::Owner),
-        (Runner::Another(_), Order::TakeOver(_)) => Ok(Tenure::TakenOver),
-        (Runner::Another(evidence), Order::HandsOff) => Err(Refusal::Another(evidence)),
-    }
+    takeover::tenure(facts, &config.build, &config.order)
 }

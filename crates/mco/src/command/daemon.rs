@@ -19,12 +19,15 @@ use mco_cluster::{
     lease::LeadershipEnd,
     report::chain,
 };
-use mco_core::render::Build;
+use mco_core::{
+    render::Build,
+    takeover::{AdoptedBuild, Order},
+};
 use mco_daemon::{
     Clients, DaemonContext, Limits,
     kubelet::HealthAddress,
     metrics::Metrics,
-    previous_logs,
+    permit, previous_logs,
     simulate::{FirstConfig, Machine, Power, simulate},
     state::SharedState,
 };
@@ -99,6 +102,10 @@ struct StartArgs {
     /// the pool sets another time; 0 disables the rollback
     #[arg(long, default_value_t = 15, value_name = "MINUTES")]
     confirm_minutes: u64,
+    /// Change the machine although another operator runs the cluster; without the flag, nothing is
+    /// changed there
+    #[arg(long)]
+    take_over: bool,
     /// Check the health of the kubelet
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     kubelet_healthz_enabled: bool,
@@ -184,6 +191,8 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let glass = SharedState::default();
     let shown = glass.clone();
     let page: StatePage = Arc::new(move || shown.json());
+    let order =
+        if args.take_over { Order::TakeOver(AdoptedBuild::OfCluster) } else { Order::HandsOff };
     let health = Health::default();
     let watched = health.clone();
     let register = |registry: &mut _| (NoteCount::register(registry), Metrics::register(registry));
@@ -200,10 +209,14 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         ..process::ProcessOptions::new(client_options.clone())
     };
     let work = |(notes, metrics), client: Client, shutdown| async {
-        let Build { version, hash } = process::build();
-        info!("Version: {version} ({hash})");
+        let build = process::build();
+        info!("Version: {} ({})", build.version, build.hash);
         if let Some(server) = override_server {
             info!("overriding kubernetes api to {server}");
+        }
+        let permitted = permit::wait(&build, &order, &client, &watched, &shutdown);
+        if permitted.await.is_none() {
+            return LeadershipEnd::Released;
         }
         let with_metrics = |clients: Clients, speaker: Client| DaemonContext {
             metrics,

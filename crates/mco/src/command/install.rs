@@ -103,14 +103,17 @@ async fn check_installation(args: &InstallArgs) -> anyhow::Result<()> {
     if !args.connection.has_cluster() && !args.connection.is_given() {
         return Ok(());
     }
-    let why = match args.connection.client().await {
-        Ok(client) => match timeout(CHECK_LIMIT, installation::find(&client)).await {
+    // A program that the kubeconfig names for credentials may not answer either.
+    let client = timeout(CHECK_LIMIT, args.connection.client());
+    let why = match client.await {
+        Ok(Ok(client)) => match timeout(CHECK_LIMIT, installation::find(&client)).await {
             Ok(Ok(found)) => return check_namespace(args, found),
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "it does not answer".to_owned(),
         },
-        Err(error) if args.connection.is_given() => return Err(error),
-        Err(error) => format!("{error:#}"),
+        Ok(Err(error)) if args.connection.is_given() => return Err(error),
+        Ok(Err(error)) => format!("{error:#}"),
+        Err(_) => "its credentials do not arrive".to_owned(),
     };
     print::note(&format!("installations in the cluster were not checked: {why}"));
     Ok(())

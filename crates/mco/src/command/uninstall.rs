@@ -5,21 +5,27 @@ mod order;
 
 use std::{collections::BTreeSet, io::Write as _, process::ExitCode, time::Duration};
 
+use anyhow::Context as _;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use mco_api::{ContainerRuntimeConfig, KubeletConfig};
-use mco_cluster::client::namespace;
+use mco_cluster::{client::namespace, permission};
+use mco_core::{
+    container_runtime, kubelet,
+    takeover::{self, BASE_CONFIGS, Facts, Runner},
+};
 use mco_operator::manifests::{MANAGED_BY, ObjectName};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::order::{Rank, is_workload, names, rank};
 use super::install::api;
 use crate::{
     error::error_with_hint,
     print::{self, Screen},
+    process,
     remote::{self, Access, Connection},
 };
 
@@ -37,6 +43,9 @@ const PODS_LIMIT: Duration = Duration::from_mins(2);
 
 /// Time that the API server may apply a deleted admission policy.
 const POLICY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Number of attempts to change an object that other processes change at the same time.
+const ATTEMPTS: usize = 10;
 
 /// Time between two looks at the operator's pods, or two attempts to delete an object.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -79,6 +88,9 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
         let found = find(&client, args.forget).await?;
         let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_ours);
         check_others(args, &others)?;
+        if args.forget {
+            check_runner(&client).await?;
+        }
         let (key, value) = MANAGED_BY;
         for other in &others {
             writeln!(screen, "{} stays: it has no label {key}={value}", other.name)?;
@@ -128,6 +140,28 @@ fn check_others(args: &UninstallArgs, others: &[Found]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Fails on a cluster that was taken over: the other operator continues with the annotations of nodes.
+async fn check_runner(client: &Client) -> anyhow::Result<()> {
+    let build = process::build();
+    let suffices = |found: Option<&ObjectMeta>| takeover::is_marked(found, &build);
+    let observed = permission::observe(client, &BASE_CONFIGS, suffices).await;
+    let observed = observed.context("failed to find out who runs the cluster")?;
+    let facts = Facts {
+        controller_config: observed.controller_config.as_ref(),
+        base_configs: &observed.base_configs,
+    };
+    match takeover::runner(facts, &build) {
+        Runner::Ours => Ok(()),
+        Runner::Another(evidence) => Err(error_with_hint(
+            format!(
+                "the cluster is another operator's, which needs the annotations that --forget \
+                 removes: {evidence}"
+            ),
+            "leave out --forget to hand the cluster back",
+        )),
+    }
+}
+
 /// Deletes the objects. Returns the nodes whose daemons did not answer.
 ///
 /// The processes end first, each before what it would create again or still needs. An earlier removal
@@ -154,13 +188,15 @@ async fn remove(
     if forget {
         // The controller would add them again. Without it no other process removes them, and a kind
         // with such objects is never deleted.
-        remove_finalizers::<KubeletConfig>(client).await?;
-        remove_finalizers::<ContainerRuntimeConfig>(client).await?;
+        remove_finalizers::<KubeletConfig>(client, kubelet::is_own_finalizer, screen).await?;
+        let is_own = container_runtime::is_own_finalizer;
+        remove_finalizers::<ContainerRuntimeConfig>(client, is_own, screen).await?;
         silent = nodes::forget(client, screen).await?;
     }
     delete_all(client, &ours, |rank| rank == Rank::DaemonSet, screen).await?;
     if forget {
-        wait_for_pods(client, DAEMON, &silent).await?;
+        let absent = nodes::not_ready(client).await?;
+        wait_for_pods(client, DAEMON, &silent.union(&absent).cloned().collect()).await?;
     }
     delete_all(client, &ours, |rank| Rank::DaemonSet < rank && rank < Rank::Mark, screen).await?;
     if forget {
@@ -297,10 +333,15 @@ async fn wait_for_pods(
     })
 }
 
-/// Removes the finalizers of all objects of a kind, if the cluster has the kind.
-async fn remove_finalizers<K>(client: &Client) -> anyhow::Result<()>
+/// Removes our finalizers of all objects of a kind, if the cluster has the kind, and names those of other
+/// owners, which keep the kind.
+async fn remove_finalizers<K>(
+    client: &Client,
+    is_own: fn(&str) -> bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<()>
 where
-    K: mco_cluster::Object,
+    K: mco_cluster::Object + kube::Resource<DynamicType = ()>,
 {
     let api = mco_cluster::Api::<K>::all(client.clone());
     let objects = match api.list(&ListParams::default()).await {
@@ -308,12 +349,55 @@ where
         Err(error) if is_absent(&error) => return Ok(()),
         Err(error) => return Err(remote::call_error(error)),
     };
-    for object in objects.iter().filter(|it| !it.finalizers().is_empty()) {
-        let patch = Patch::Merge(json!({"metadata": {"finalizers": Value::Null}}));
-        match api.patch(&object.name_any(), &PatchParams::default(), &patch).await {
-            Err(error) if !is_absent(&error) => return Err(remote::call_error(error)),
-            Ok(_) | Err(_) => {}
+    for object in objects {
+        let name = object.name_any();
+        let others = remove_own_finalizers(&api, object, is_own).await?;
+        if !others.is_empty() {
+            writeln!(
+                screen,
+                "{} {name} stays until its finalizers of other owners are removed: {}",
+                K::kind(&()),
+                others.join(", ")
+            )?;
         }
     }
     Ok(())
+}
+
+/// Removes our finalizers of an object. Returns those of other owners.
+async fn remove_own_finalizers<K>(
+    api: &mco_cluster::Api<K>,
+    mut object: K,
+    is_own: fn(&str) -> bool,
+) -> anyhow::Result<Vec<String>>
+where
+    K: mco_cluster::Object,
+{
+    let name = object.name_any();
+    for _ in 0..ATTEMPTS {
+        let finalizers = object.finalizers();
+        let others = finalizers.iter().filter(|one| !is_own(one)).cloned().collect::<Vec<_>>();
+        if others.len() == finalizers.len() {
+            return Ok(others);
+        }
+        // The patch has the whole list: a finalizer that another process adds now must not be lost.
+        let version = object.resource_version();
+        let metadata = json!({"finalizers": &others, "resourceVersion": version});
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        match api.patch(&name, &PatchParams::default(), &patch).await {
+            Ok(_) => return Ok(others),
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(remote::call_error(error)),
+        }
+        match api.get(&name).await {
+            Ok(newer) => object = newer,
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(remote::call_error(error)),
+        }
+    }
+    Err(error_with_hint(
+        format!("{name} was changed by others at each of {ATTEMPTS} attempts"),
+        "run the command again",
+    ))
 }

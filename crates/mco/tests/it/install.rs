@@ -199,7 +199,8 @@ async fn create_others(client: &Client) {
     let patch = json!([{"op": "remove", "path": format!("/metadata/labels/{key}")}]);
     let patch = Patch::<ClusterRole>::Json(serde_json::from_value(patch).unwrap());
     roles.patch("machine-config-server", &PatchParams::default(), &patch).await.unwrap();
-    let config = json!({"metadata": {"name": "a", "finalizers": ["example.test/a"]}, "spec": {}});
+    let finalizers = ["99-worker-generated-kubelet", "example.test/a"];
+    let config = json!({"metadata": {"name": "a", "finalizers": finalizers}, "spec": {}});
     let config: KubeletConfig = serde_json::from_value(config).unwrap();
     let configs = Api::<KubeletConfig>::all(client.clone());
     configs.create(&PostParams::default(), &config).await.unwrap();
@@ -253,6 +254,10 @@ async fn an_installation_is_checked_applied_and_removed() {
     let (is_ok, text) = run(&["uninstall", "--yes", "--forget"], file);
     assert!(!is_ok && text.contains("Node n1 did not forget: its daemon did not answer"), "{text}");
     assert!(text.contains("`mco host forget --yes` on these machines"), "{text}");
+    let line =
+        "KubeletConfig a stays until its finalizers of other owners are removed: example.test/a";
+    assert!(text.contains(line), "{text}");
+    finalizers_of_others_are_removed(&client).await;
     let node = Api::<Node>::all(client.clone()).get("n1").await.unwrap();
     let annotations: Vec<_> = node.annotations().keys().cloned().collect();
     assert_eq!(annotations, ["other"]);
@@ -265,6 +270,15 @@ async fn an_installation_is_checked_applied_and_removed() {
         let waited = object_wait::wait_until(kinds.clone(), &name, "its end", gone);
         waited.await.unwrap();
     }
+}
+
+/// The other owner removes its finalizer.
+async fn finalizers_of_others_are_removed(client: &Client) {
+    let configs = Api::<KubeletConfig>::all(client.clone());
+    let config = configs.get("a").await.unwrap();
+    assert_eq!(config.finalizers(), ["example.test/a"]);
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    configs.patch("a", &PatchParams::default(), &patch).await.unwrap();
 }
 
 /// Starts the operator, and waits for its kinds.

@@ -128,7 +128,15 @@ async fn a_cluster_of_another_operator_is_left_alone(
     dump.load(&client).await;
     let before = dump.objects_of(&client).await;
     let server = start_server(api, folder);
-    let idle = [start("operator", api, folder, &[]), start("controller", api, folder, &[])];
+    let node =
+        before.keys().find_map(|key| key.strip_prefix("Node//")).expect("the dump has nodes");
+    let machine = folder.path("machine");
+    let root = machine.display().to_string();
+    let idle = [
+        start("operator", api, folder, &[]),
+        start("controller", api, folder, &[]),
+        start("daemon", api, folder, &["--node-name", node, "--root-mount", &root]),
+    ];
     for process in &idle {
         let said = wait("the process to say why it waits", PATIENCE, || {
             process.log().contains(WAITING).then_some(())
@@ -142,7 +150,7 @@ async fn a_cluster_of_another_operator_is_left_alone(
     }
     let asked = idle.each_ref().map(|process| requests(process)["GET"]);
 
-    // A user changes a config, and the other operator its ControllerConfig: both processes look anew.
+    // A user changes a config, and the other operator its ControllerConfig: the processes look anew.
     let user = objects::config("60-user", "worker", "/etc/user", "hello");
     Api::all(client.clone()).create(&PostParams::default(), &user).await.unwrap();
     annotate::<ControllerConfig>(&client, label::CONTROLLER_CONFIG, "example.com/at", "now").await;
@@ -161,9 +169,15 @@ async fn a_cluster_of_another_operator_is_left_alone(
         let methods: Vec<String> = requests(process).into_keys().collect();
         assert_eq!(methods, ["GET"], "{}", process.log());
     }
+    assert!(!machine.exists(), "the daemon changes no machine");
     let status = crate::mco(&["status", "--kubeconfig"]).arg(api.kubeconfig()).output().unwrap();
     let text = String::from_utf8(status.stdout).unwrap();
     assert!(text.contains("another operator runs this cluster"), "{text}");
+    let forget = crate::mco(&["uninstall", "--yes", "--forget", "--kubeconfig"]);
+    let forget = forget.arg(api.kubeconfig()).output().unwrap();
+    let text = String::from_utf8(forget.stderr).unwrap();
+    assert!(!forget.status.success() && text.contains("leave out --forget to hand"), "{text}");
+    assert!(text.contains("the cluster is another operator's, which needs"), "{text}");
     for process in idle {
         assert!(stop(process).success());
     }

@@ -139,7 +139,7 @@ async fn a_removal_waits_for_the_controller_and_can_be_repeated(api: &dyn ApiSer
     let status = second.wait(PATIENCE).unwrap();
     let text = second.log();
     assert!(status.success(), "{text}");
-    assert!(text.contains("Node n1 stays cordoned: see `kubectl uncordon n1`"), "{text}");
+    assert!(text.contains("Node n1 stays cordoned: run `kubectl uncordon n1`"), "{text}");
 
     let node = installed.nodes().get("n1").await.unwrap();
     assert_eq!(node.annotations().keys().collect::<Vec<_>>(), ["other"]);

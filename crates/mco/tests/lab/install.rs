@@ -15,12 +15,13 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Resource, ResourceExt as _};
-use mco_api::{ClusterOperator, label};
+use kube::{Api, Resource, ResourceExt as _, api::PostParams};
+use mco_api::{ClusterOperator, MachineConfig, label};
 use mco_testkit::{
     PATIENCE,
     api::wait,
     lab::{Lab, WaitTarget},
+    objects,
 };
 use serde::de::DeserializeOwned;
 
@@ -31,6 +32,9 @@ use crate::{
 
 /// Records of the daemon on a machine.
 const RECORD: &str = "/etc/machine-config-daemon/currentconfig";
+
+/// File of a MachineConfig, for which no machine is drained or rebooted.
+const MANAGED: &str = "/var/lib/kubelet/config.json";
 
 /// Installs `mco` as a user does: `mco install | kubectl apply -f -`.
 pub(crate) fn apply(lab: &Lab, words: &[&str]) -> anyhow::Result<()> {
@@ -98,6 +102,9 @@ async fn an_installation_is_complete_repairs_itself_and_leaves() {
     done(pool_is_updated(&lab).await);
     done(before.is_part_of(&done(Snapshot::of(&lab))));
     log("mco was installed again");
+    done(every_trace_is_removed(&lab).await);
+    done(before.is_part_of(&done(Snapshot::of(&lab))));
+    log("every trace of mco was removed");
     drop((fleet, application));
     done(lab.down());
     log("the lab was removed");
@@ -132,6 +139,37 @@ where
         if found.uid() == before { Err("it is the old one".to_owned()) } else { Ok(()) }
     })
     .await
+}
+
+/// The daemons remove their records from the machines. The files of MachineConfigs stay.
+async fn every_trace_is_removed(lab: &Lab) -> anyhow::Result<()> {
+    let config = objects::config("60-managed", "worker", MANAGED, "%7B%7D");
+    Api::<MachineConfig>::all(lab.client()).create(&PostParams::default(), &config).await?;
+    for machine in lab.machines() {
+        wait(&format!("{MANAGED} on {}", machine.name()), PATIENCE, || {
+            machine.disk().ok()?.stat(MANAGED).ok()?.map(drop)
+        })?;
+    }
+    pool_is_updated(lab).await?;
+    let text = mco(lab, &["uninstall", "--yes", "--forget"])?;
+    for machine in lab.machines() {
+        let name = machine.name();
+        anyhow::ensure!(text.contains(&format!("Node {name} forgot: ")), "{text}");
+        lab.wait_ready(machine).await?;
+        let disk = machine.disk()?;
+        for path in ["/etc/machine-config-daemon", "/var/lib/machine-config-daemon"] {
+            anyhow::ensure!(disk.stat(path)?.is_none(), "{name} still has {path}");
+        }
+        anyhow::ensure!(disk.stat(MANAGED)?.is_some(), "{name}: {MANAGED} is gone");
+    }
+    let annotations =
+        lab.ask(&["get", "nodes", "-o", "jsonpath={.items[*].metadata.annotations}"])?;
+    anyhow::ensure!(!annotations.contains(mco_api::GROUP), "{annotations}");
+    wait("the namespaces and kinds to end", PATIENCE, || {
+        let left = lab.ask(&["get", "namespaces,customresourcedefinitions", "-o", "name"]).ok()?;
+        let ours = |line: &&str| line.contains(mco_api::GROUP) || line.contains("machine-config");
+        left.lines().find(ours).is_none().then_some(())
+    })
 }
 
 async fn the_removal_leaves_running_nodes(lab: &Lab) -> anyhow::Result<()> {

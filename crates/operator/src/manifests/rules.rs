@@ -103,7 +103,9 @@ pub(super) const CONTROLLER: &[Rule] = &[
 pub(super) const DAEMON: &[Rule] = &[
     Rule("", &["nodes"], SEE),
     Rule(OURS, &["machineconfigs"], &["get"]),
-    Rule(OURS, &["pinnedimagesets", "controllerconfigs", "machineconfigpools"], WATCH),
+    Rule(OURS, &["pinnedimagesets", "machineconfigpools"], WATCH),
+    // Tells which operator runs the cluster; certificates of its users.
+    Rule(OURS, &["controllerconfigs"], SEE),
     Rule(OURS, &["machineconfignodes"], SEE),
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),
     Rule("operator.openshift.io", &["machineconfigurations"], &["get"]),

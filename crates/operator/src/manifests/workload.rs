@@ -92,6 +92,10 @@ pub(super) fn daemon(parameters: &Parameters) -> Value {
     let mut words = vec!["start".to_owned(), root, metrics_flag(), verbosity(parameters)];
     words.extend(place(parameters));
     words.extend(tls(parameters));
+    // The daemon generates no objects, so that it needs no build.
+    if let Order::TakeOver(_) = parameters.order {
+        words.push("--take-over".to_owned());
+    }
     let container = with(container(DAEMON_NAME, parameters, &words, DAEMON_REQUESTS), more);
     // Another program of the host may have the other port; a daemon that runs without it is healthy.
     let container = with(container, probes(&json!({"host": "127.0.0.1", "port": LOCAL_PORT})));

@@ -20,7 +20,7 @@ use mco_core::rollout::taint;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::is_absent;
+use super::{ATTEMPTS, is_absent};
 use crate::{
     error::error_with_hint,
     print::{self, Screen},
@@ -41,9 +41,6 @@ const NODES_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Number of nodes in one response.
 const PAGE: u32 = 500;
-
-/// Number of attempts to change a node that other processes change at the same time.
-const CLEAN_ATTEMPTS: usize = 10;
 
 /// State of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +133,13 @@ pub(super) async fn forget(
     Ok(silent)
 }
 
+/// Returns the nodes that are not ready, on which no pod ends.
+pub(super) async fn not_ready(client: &Client) -> anyhow::Result<BTreeSet<String>> {
+    let nodes = Api::<Node>::all(client.clone());
+    let found = pages(async |params| nodes.list(params).await).await?;
+    Ok(found.iter().filter(|node| !is_ready(node)).map(ResourceExt::name_any).collect())
+}
+
 /// Returns all objects of a list, page by page.
 async fn pages<K: Clone>(
     list: impl AsyncFn(&ListParams) -> kube::Result<ObjectList<K>>,
@@ -185,7 +189,7 @@ pub(super) async fn clean(client: &Client, screen: &mut Screen<'_>) -> anyhow::R
         let name = node.name_any();
         let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
         if clean_node(&nodes, node).await? == Cleaned::Yes && is_cordoned {
-            writeln!(screen, "Node {name} stays cordoned: see `kubectl uncordon {name}`")?;
+            writeln!(screen, "Node {name} stays cordoned: run `kubectl uncordon {name}`")?;
         }
     }
     Ok(())
@@ -201,7 +205,7 @@ enum Cleaned {
 
 async fn clean_node(nodes: &Api<Node>, mut node: Node) -> anyhow::Result<Cleaned> {
     let name = node.name_any();
-    for _ in 0..CLEAN_ATTEMPTS {
+    for _ in 0..ATTEMPTS {
         let Some(patch) = cleaned(&node) else { return Ok(Cleaned::NotNecessary) };
         match nodes.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(_) => return Ok(Cleaned::Yes),
@@ -215,7 +219,7 @@ async fn clean_node(nodes: &Api<Node>, mut node: Node) -> anyhow::Result<Cleaned
         node = newer;
     }
     Err(error_with_hint(
-        format!("node {name} was changed by others at each of {CLEAN_ATTEMPTS} attempts"),
+        format!("node {name} was changed by others at each of {ATTEMPTS} attempts"),
         "run the command again",
     ))
 }
