@@ -14,6 +14,7 @@ use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt, fs,
     io::{self, Write as _},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -21,6 +22,10 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
 
 pub use self::list::ALL;
 
@@ -160,14 +165,16 @@ impl Tree {
         if !self.cargo(mutant, &["--no-run"]).status()?.success() {
             return Ok(Outcome::Broken);
         }
-        let (start, mut tests) = (Instant::now(), self.cargo(mutant, &[]).spawn()?);
+        // A group of their own: tests that hang are ended with cargo.
+        let mut tests = self.cargo(mutant, &[]).process_group(0).spawn()?;
+        let start = Instant::now();
         while start.elapsed() < LIMIT {
             if let Some(ended) = tests.try_wait()? {
                 return Ok(if ended.success() { Outcome::Survived } else { Outcome::Caught });
             }
             thread::sleep(INTERVAL);
         }
-        tests.kill()?;
+        killpg(Pid::from_raw(i32::try_from(tests.id())?), Signal::SIGKILL)?;
         tests.wait()?;
         Ok(Outcome::Hung)
     }

@@ -321,9 +321,12 @@ fn write(root: &Root, path: &str, text: &str) -> Result<(), SystemError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
+
+    use rustix::io::Errno;
 
     use super::*;
+    use crate::fault::{Fault, Faults};
 
     #[derive(Default)]
     struct Tools(Mutex<Vec<String>>);
@@ -473,6 +476,42 @@ mod tests {
         restage(&root, &tools, &before).unwrap();
         assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x quiet\n");
         assert_eq!(*tools.0.lock().unwrap(), ["/usr/bin/kernel-install add-all"; 2]);
+    }
+
+    /// Returns the changes of the disk that follow the call of a tool of the machine, when an argument is
+    /// staged.
+    fn changes_after_the_tool(files: &[(&str, &str)]) -> Vec<String> {
+        let mut found = Vec::new();
+        for number in 1.. {
+            let (_folder, root) = machine(files);
+            let faults = Arc::new(Faults::at(number, Fault::Once(Errno::IO)));
+            let (root, tools) = (root.with_faults(faults.clone()), Tools::default());
+            drop(stage(&root, &tools, &[], &list(&["nosmt"])));
+            let Some(failed) = faults.failed() else { break };
+            if !tools.0.lock().unwrap().is_empty() {
+                found.push(failed);
+            }
+        }
+        found
+    }
+
+    // covers: C129
+    #[test]
+    fn the_results_of_tools_are_synced() {
+        let grub = [(UPDATE_GRUB, ""), ("/etc/default/grub.d/init.cfg", ""), (GRUB_CONFIG, "menu")];
+        let entry = [(GRUBBY, ""), ("/boot/loader/entries/a.conf", "options quiet\n")];
+        let image = [(CMDLINE, "quiet\n"), (KERNEL_INSTALL, ""), ("/efi/EFI/Linux/a.efi", "")];
+        for (files, synced) in [
+            (&grub[..], &["grub.cfg", "grub"][..]),
+            (&entry, &["a.conf", "entries"]),
+            (&image, &["a.efi", "Linux"]),
+        ] {
+            let changes = changes_after_the_tool(files);
+            for name in synced {
+                let sync = format!("set owner or mode of {name}");
+                assert!(changes.contains(&sync), "{name}: {changes:?}");
+            }
+        }
     }
 
     // covers: C129

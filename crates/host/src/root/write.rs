@@ -112,7 +112,6 @@ impl Root {
             if durable == Durable::Now {
                 self.fault_point("fsync", name)?;
                 fsync(&file)?;
-                self.sync_directory(&directory, name)?;
             }
             Ok(())
         };

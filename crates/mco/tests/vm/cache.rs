@@ -45,6 +45,8 @@ fn a_lost_disk_cache_leaves_old_or_new_files_and_a_record_that_is_not_ahead() {
             faults.iter().take(5).collect::<Vec<_>>()
         );
     }
+    let changes = fixture.runs.len();
+    assert!(examined >= count / changes * changes, "only {examined} of {count} states");
     eprintln!("examined {examined} states in {:.1?}", start.elapsed());
 }
 

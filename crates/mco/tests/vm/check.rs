@@ -12,6 +12,10 @@ const CURRENT: &str = "/etc/machine-config-daemon/currentconfig";
 const LEDGER: &str = "/var/lib/machine-config-daemon/mco-update.json";
 const PROGRESS: &str = "/var/lib/machine-config-daemon/mco-update-progress.json";
 const PACKS: &str = "/var/lib/machine-config-daemon/mco-before";
+const ORIGINALS: &str = "/etc/machine-config-daemon/orig";
+/// End of the name of a copy of a file that the operating system had.
+const ORIGINAL: &str = ".mcdorig";
+const UNITS: &str = "/etc/systemd/system";
 
 /// The parts of a recorded change that the rules need.
 #[derive(Debug, Deserialize)]
@@ -61,6 +65,7 @@ impl Change {
     pub(crate) fn faults(&self, state: &Tree) -> Vec<String> {
         let (old, new) = (differing(state, &self.before), differing(state, &self.after));
         let mut faults = self.torn(state, &old, &new);
+        faults.extend(self.lost_originals(state));
         match &ledger(state) {
             Err(fault) => faults.push(fault.clone()),
             Ok(None) if old.is_empty() || new.is_empty() => {}
@@ -129,12 +134,24 @@ impl Change {
         }
         let done = progress.get("done").and_then(Value::as_u64).unwrap_or(0);
         let done = usize::try_from(done).unwrap_or(usize::MAX);
-        for path in ledger.plan.steps.iter().take(done).filter_map(changed) {
-            if missing.contains(&path.as_str()) {
+        for step in ledger.plan.steps.iter().take(done) {
+            for path in missing.iter().filter(|path| changes(step, path)) {
                 faults.push(format!("the step of {path} is on record, but {path} is not there"));
             }
         }
         faults
+    }
+
+    /// The file that the operating system has at a path is there, or its complete copy is.
+    fn lost_originals(&self, state: &Tree) -> Vec<String> {
+        let copy = |path: &str| format!("{ORIGINALS}{path}{ORIGINAL}");
+        let lost = |path: &&String| {
+            let copy = copy(path);
+            let whole = self.after.bytes(&copy).or_else(|| self.before.bytes(&copy));
+            whole.is_some() && state.bytes(path) != whole && state.bytes(&copy) != whole
+        };
+        let paths = self.before.entries.keys().filter(lost);
+        paths.map(|path| format!("the original of {path} is lost")).collect()
     }
 }
 
@@ -182,20 +199,48 @@ fn progress(state: &Tree) -> Value {
     lines.find_map(|line| serde_json::from_slice(line).ok()).unwrap_or_default()
 }
 
-/// Returns the path that a step writes or removes.
-fn changed(step: &Value) -> Option<String> {
-    let (kind, value) = step.as_object()?.iter().next()?;
+/// Returns true if a step writes or removes the path.
+fn changes(step: &Value, path: &str) -> bool {
+    let Some((kind, value)) = step.as_object().and_then(|step| step.iter().next()) else {
+        return false;
+    };
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let name = value.as_str().unwrap_or_default();
+    let in_units = path.strip_prefix(UNITS).and_then(|rest| rest.strip_prefix('/'));
     match kind.as_str() {
-        "writeFile" | "removeFile" => value.as_str().map(str::to_owned),
-        "writeUnit" | "removeUnit" => Some(format!("/etc/systemd/system/{}", value.as_str()?)),
-        "stageKernelArguments" => Some("/boot/grub/grub.cfg".to_owned()),
-        _ => None,
+        "writeFile" | "removeFile" => path == name,
+        "writeUnit" | "removeUnit" | "maskUnit" | "unmaskUnit" => in_units == Some(name),
+        "writeDropin" | "removeDropin" => {
+            in_units == Some(&*format!("{}.d/{}", text("unit"), text("dropin")))
+        }
+        "enableUnit" | "disableUnit" => in_units
+            .is_some_and(|link| link.split_once(".wants/").is_some_and(|(_, unit)| unit == name)),
+        "stageKernelArguments" => path == "/boot/grub/grub.cfg",
+        _ => false,
     }
 }
 
 /// Returns true for the name under which a file is written before it is renamed.
 fn is_temporary(path: &str) -> bool {
     path.ends_with(".mco-new") || path.ends_with("/grub.cfg.new")
+}
+
+#[test]
+fn a_step_changes_its_file_its_unit_or_the_links_of_its_unit() {
+    let dropin = r#"{"unit":"a.service","dropin":"1.conf"}"#;
+    for (step, value, path) in [
+        ("writeFile", r#""/etc/a""#, "/etc/a"),
+        ("removeUnit", r#""a.service""#, "/etc/systemd/system/a.service"),
+        ("maskUnit", r#""a.service""#, "/etc/systemd/system/a.service"),
+        ("writeDropin", dropin, "/etc/systemd/system/a.service.d/1.conf"),
+        ("removeDropin", dropin, "/etc/systemd/system/a.service.d/1.conf"),
+        ("enableUnit", r#""a.service""#, "/etc/systemd/system/b.target.wants/a.service"),
+        ("disableUnit", r#""a.service""#, "/etc/systemd/system/b.target.wants/a.service"),
+    ] {
+        let step: Value = serde_json::from_str(&format!("{{\"{step}\":{value}}}")).expect("JSON");
+        assert!(changes(&step, path), "{step} {path}");
+        assert!(!changes(&step, &format!("{path}b")), "{step} {path}b");
+    }
 }
 
 /// Paths and contents.
@@ -240,6 +285,12 @@ fn the_rules_tell_good_states_from_bad_ones() {
         assert_eq!(faults.len(), count, "{name}: {faults:?}");
     }
     assert_eq!(change.faults(&tree(&base)).len(), 1, "nothing is on record");
+    let mut kept = change.clone();
+    kept.after
+        .entries
+        .extend(tree(&[("/etc/machine-config-daemon/orig/etc/a.mcdorig", "1")]).entries);
+    let begun = tree(&[base.as_slice(), &recorded].concat());
+    assert_eq!(kept.faults(&begun), ["the original of /etc/a is lost"]);
     assert_eq!(change.position(&change.before), Position::Before);
     assert_eq!(change.position(&change.after), Position::After);
     assert_eq!(change.position(&tree(&base)), Position::Between);

@@ -76,6 +76,8 @@ fn record_all() -> Option<Vec<RecordedChange>> {
     write("first.yaml", &configs::first());
     write("second.yaml", &with_key(&configs::second_with(&[])));
     write("root/etc/motd", "welcome\n");
+    // A file of a package: its original is kept.
+    write("root/var/lib/dpkg/info/motd.list", "/.\n/etc\n/etc/motd\n");
     write("root/etc/unmanaged", "unmanaged\n");
     write("root/etc/passwd", "root:x:0:0::/root:/bin/sh\ncore:x:0:0::/home/core:/bin/sh\n");
     write("root/home/core/.profile", "\n");
@@ -109,8 +111,12 @@ fn record(name: &str, words: &[&str], root: &Path) -> anyhow::Result<RecordedCha
     let words = [&["host"], words, &["--root", &place]].concat();
     let program = Path::new(env!("CARGO_BIN_EXE_mco"));
     let calls = syscalls::record(program, &words, root, &root.with_file_name("calls"), &[0])?;
+    let original = "/etc/machine-config-daemon/orig/etc/motd.mcdorig";
+    let keeps = |tree: &Tree| tree.entries.contains_key(original);
+    let after = Tree::read(root)?;
+    anyhow::ensure!(keeps(&before) || keeps(&after), "{name}: no original is kept");
     anyhow::ensure!(calls.len() > 50, "{name}: only {} calls", calls.len());
-    let change = Change { before, after: Tree::read(root)?, direction: direction(name) };
+    let change = Change { before, after, direction: direction(name) };
     Ok(RecordedChange { name: name.to_owned(), change, calls })
 }
 

@@ -275,14 +275,17 @@ async fn a_controller_that_does_not_become_ready_degrades_the_operator() {
     operator.stop().await;
 }
 
-/// The order to take a cluster over reaches the controller, and so does the build to adopt.
-async fn a_takeover_reaches_the_controller(cluster: &Cluster) {
-    let name = ObjectName {
+/// The order to take a cluster over reaches controller and daemons, and the build to adopt the
+/// controller.
+async fn a_takeover_reaches_the_operands(cluster: &Cluster) {
+    let workload = |kind: &str, name: &str| ObjectName {
         api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
+        kind: kind.to_owned(),
         namespace: Some(label::NAMESPACE.to_owned()),
-        name: CONTROLLER.to_owned(),
+        name: name.to_owned(),
     };
+    let name = workload("Deployment", CONTROLLER);
+    let daemons = workload("DaemonSet", "machine-config-daemon");
     let has = |object: &Value, flag: &str| {
         let args = object["spec"]["template"]["spec"]["containers"][0]["args"].as_array();
         args.is_some_and(|args| args.iter().any(|arg| arg == flag))
@@ -293,21 +296,24 @@ async fn a_takeover_reaches_the_controller(cluster: &Cluster) {
     let operator = Operator::start(&cluster.own, &Config { order, ..settings(IMAGE) });
     let is_ordered = |it: &Value| flags.iter().all(|flag| has(it, flag));
     cluster.wait_for(&name, "the flags of the takeover", is_ordered).await;
+    let is_ordered = |it: &Value| has(it, flags[0]) && !has(it, flags[1]);
+    cluster.wait_for(&daemons, "the flag of the takeover", is_ordered).await;
     operator.stop().await;
     let operator = Operator::start(&cluster.own, &settings(IMAGE));
     let is_over = |it: &Value| flags.iter().all(|flag| !has(it, flag));
     cluster.wait_for(&name, "the end of the takeover", is_over).await;
+    cluster.wait_for(&daemons, "the end of the takeover", is_over).await;
     operator.stop().await;
     assert_eq!(cluster.denied(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_takeover_reaches_the_controller_on_the_embedded_api_server() {
-    a_takeover_reaches_the_controller(&Cluster::embedded().await).await;
+async fn a_takeover_reaches_the_operands_on_the_embedded_api_server() {
+    a_takeover_reaches_the_operands(&Cluster::embedded().await).await;
 }
 
 #[tokio::test]
-async fn a_takeover_reaches_the_controller_on_a_real_kube_apiserver() {
+async fn a_takeover_reaches_the_operands_on_a_real_kube_apiserver() {
     let Some(cluster) = Cluster::real().await else { return };
-    a_takeover_reaches_the_controller(&cluster).await;
+    a_takeover_reaches_the_operands(&cluster).await;
 }

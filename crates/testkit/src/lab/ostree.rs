@@ -80,7 +80,7 @@ pub struct OstreeMachine {
     tool: Tool,
     namespaces: Arc<Namespaces>,
     // The lock on the folder lasts as long as the machine.
-    _folder: LabFolder,
+    folder: LabFolder,
 }
 
 impl OstreeMachine {
@@ -110,7 +110,13 @@ impl OstreeMachine {
         namespaces.shell("installing mco", &copy)?;
         let machine = Machine::with_boot_loader(1, &namespaces, &cgroups, loader)?;
         machine.boot()?;
-        Ok(Self { machine, tool, namespaces, _folder: folder })
+        Ok(Self { machine, tool, namespaces, folder })
+    }
+
+    /// Returns the folder of the machine's disk, which is removed with the machine.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder.path
     }
 
     /// Returns the machine.

@@ -8,6 +8,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     process::{Child, Command, Stdio},
     time::Instant,
@@ -16,7 +17,7 @@ use std::{
 use mco_testkit::{
     PATIENCE,
     api::wait,
-    lab::{Lab, LabPrerequisites, Network, Plan},
+    lab::{Lab, LabPrerequisites, Network, OstreeMachine, OstreePrerequisites, Plan, Tool},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -148,6 +149,31 @@ fn a_lab_is_removed_after_its_process_was_killed() {
     assert!(folder.exists(), "without a supervisor the folder stays");
     ingredients.sweep().expect("the next start removes the lab");
     assert_eq!(left(&id, &folder), Vec::<String>::new());
+}
+
+#[test]
+fn a_machine_with_deployments_is_removed_when_its_test_fails() {
+    let ingredients = match OstreePrerequisites::find() {
+        Ok(found) => found,
+        Err(missing) => {
+            eprintln!("skipped: {missing}");
+            return;
+        }
+    };
+    let mut folder = None;
+    let test = AssertUnwindSafe(|| {
+        let program = Path::new(env!("CARGO_BIN_EXE_lab"));
+        let machine = OstreeMachine::up(&ingredients, program, Tool::RpmOstree).expect("it boots");
+        folder = Some(machine.folder().to_owned());
+        // As a failed assertion, without its message.
+        resume_unwind(Box::new(()));
+    });
+    assert!(catch_unwind(test).is_err());
+    let folder = folder.expect("the machine was there");
+    let id = folder.file_name().expect("a name").to_string_lossy().into_owned();
+    let gone =
+        wait("the machine to be gone", PATIENCE, || left(&id, &folder).is_empty().then_some(()));
+    gone.unwrap_or_else(|error| panic!("{error}: {:?}", left(&id, &folder)));
 }
 
 /// Lists processes, cgroups, mounts and files of a lab.
