@@ -21,7 +21,11 @@ mod platform;
 mod root_ca;
 mod steps;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
@@ -199,6 +203,8 @@ struct Context {
     tenure: Tenure,
     client: Client,
     reporter: Reporter,
+    /// True if this installation had the cluster when the ClusterOperator was last read.
+    has_claim: AtomicBool,
     pools: Arc<Cache<MachineConfigPool>>,
     controller_configs: Arc<Cache<ControllerConfig>>,
     operators: Arc<Cache<ClusterOperator>>,
@@ -253,6 +259,7 @@ async fn run_operator(config: Config, tenure: Tenure, client: Client, shutdown: 
         tenure,
         client,
         reporter,
+        has_claim: AtomicBool::new(false),
         pools: Arc::new(Cache::new(trim::metadata)),
         controller_configs: Arc::new(Cache::new(trim::metadata)),
         operators: Arc::new(Cache::new(trim::metadata)),
@@ -394,17 +401,7 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
 }
 
 async fn reconcile(context: &Context, queue: &Queue<()>) -> Reconciled {
-    let claimed = match cluster_operator::ensure(context).await {
-        Ok(claimed) => claimed,
-        Err(error) => {
-            warn!(error = chain(&error), "Failed to create ClusterOperator");
-            return Reconciled::Retry;
-        }
-    };
-    let refusal = claim::refusal(&claimed.metadata, namespace(&context.client));
-    context.config.health.set_idle(refusal.clone());
-    if let Some(reason) = refusal {
-        warn!(reason, "Left the cluster to another installation");
+    if !claim::acquire(context).await {
         return Reconciled::Retry;
     }
     let outcome = steps::apply_all(context).await;
