@@ -1,8 +1,9 @@
 //! The operator process: deploys the other processes, installs the objects that they need, and reports
 //! the state of the cluster.
 //!
-//! A reconcile runs steps in a fixed order. Each step is idempotent. The ClusterOperator names the first
-//! step that failed and the cause, and the reconcile is retried.
+//! The steps of a reconcile are idempotent. Those that do not depend on each other run at the same time,
+//! and a failure of one does not keep the others from running. The ClusterOperator names the failed step
+//! that is first in a fixed order, and the cause, and the reconcile is retried.
 
 mod claim;
 mod cluster_operator;
@@ -404,17 +405,17 @@ async fn reconcile(context: &Context, queue: &Queue<()>) -> Reconciled {
     if !claim::acquire(context).await {
         return Reconciled::Retry;
     }
-    let outcome = steps::apply_all(context).await;
-    if let Err(error) = &outcome {
+    let failures = Box::pin(steps::apply_all(context)).await;
+    for error in &failures {
         warn!(error = chain(error), "Reconcile failed");
     }
-    let failure = outcome.err();
-    let updated = cluster_operator::update_status(context, failure.as_ref()).await;
+    let failure = failures.first();
+    let updated = cluster_operator::update_status(context, failure).await;
     if let Err(error) = &updated {
         warn!(error = chain(error), "Failed to update ClusterOperator");
     }
     context.announce_foreign().await;
-    if let (None, Ok(controller)) = (&failure, updated) {
+    if let (None, Ok(controller)) = (failure, updated) {
         // Files that are not watched, and a controller that falls silent, are no changes.
         let is_waiting = context.operands.as_ref().is_some_and(Operands::is_waiting);
         let resync = if is_waiting { RETRY_LIST } else { RESYNC };
