@@ -4,8 +4,11 @@
 //! The ClusterOperator is the claim, because the cluster has one. It is created with the namespace of
 //! its installation; without the annotation, it belongs to the standard namespace. An operator of
 //! another namespace waits until it is deleted, which `mco uninstall` does.
+//!
+//! An operator that had the claim keeps it while no ClusterOperator can be created: its kind may be the
+//! very object that has to be repaired. An operator that never had it changes nothing but the kinds.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,6 +17,8 @@ use mco_api::{ClusterOperator, label};
 use mco_cluster::{Api, CallError, Health, Shutdown, client::namespace, report::chain, watch};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
+
+use crate::{Context, cluster_operator};
 
 /// Pause after a failure to read the ClusterOperator.
 const RETRY: Duration = Duration::from_secs(2);
@@ -41,6 +46,43 @@ pub(crate) fn mark(new: &mut ClusterOperator, own: &str) {
         let key = label::INSTALLATION_NAMESPACE.to_owned();
         new.annotations_mut().insert(key, own.to_owned());
     }
+}
+
+/// Creates the ClusterOperator if it does not exist. Returns true if this installation has the cluster.
+pub(crate) async fn acquire(context: &Context) -> bool {
+    let found = match cluster_operator::ensure(context).await {
+        Ok(found) => Some(found.metadata.clone()),
+        Err(error) => {
+            warn!(error = chain(&error), "Failed to create ClusterOperator");
+            read(context, &error).await
+        }
+    };
+    let Some(found) = found else { return context.has_claim.load(Ordering::Acquire) };
+    let refusal = refusal(&found, namespace(&context.client));
+    let is_held = refusal.is_none();
+    context.has_claim.store(is_held, Ordering::Release);
+    context.config.health.set_idle(refusal.clone());
+    if let Some(reason) = refusal {
+        warn!(reason, "Left the cluster to another installation");
+    }
+    is_held
+}
+
+/// Reads the ClusterOperator, after `failure` to create one: another installation may have it.
+async fn read(context: &Context, failure: &CallError) -> Option<ObjectMeta> {
+    let api = Api::<ClusterOperator>::all(context.client.clone());
+    if let Ok(found) = api.get(label::CLUSTER_OPERATOR).await {
+        return Some(found.metadata);
+    }
+    // The kind was deleted, so that no installation has the cluster. An operator that has it repairs all
+    // kinds in its reconcile; another one would never get it.
+    if failure.is_not_found()
+        && !context.has_claim.load(Ordering::Acquire)
+        && let Err(error) = context.definitions.repair(&context.client).await
+    {
+        warn!(error = chain(&error), "Failed to repair the CustomResourceDefinitions");
+    }
+    None
 }
 
 /// Waits until no other installation has the ClusterOperator. Returns false if shutdown is requested

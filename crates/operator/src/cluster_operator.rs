@@ -59,8 +59,8 @@ pub(crate) async fn ensure(context: &Context) -> Result<Arc<ClusterOperator>, Ca
     Ok(made.into())
 }
 
-/// Creates the ClusterOperator if necessary and updates its status. Returns the time after which the
-/// controller may be silent.
+/// Creates the ClusterOperator if necessary and updates its status, unless another installation has
+/// created it meanwhile. Returns the time after which the controller may be silent.
 pub(crate) async fn update_status(
     context: &Context,
     failure: Option<&StepError>,
@@ -70,6 +70,9 @@ pub(crate) async fn update_status(
     let detected = context.observed.detected();
     let boot_images = context.machine_configurations.blocking_boot_images();
     let found = ensure(context).await?;
+    if claim::refusal(&found.metadata, namespace(&context.client)).is_some() {
+        return Ok(silent_after);
+    }
     let before = found.status.clone().unwrap_or_default();
     let pools = context.pools.list();
     let pools: Vec<_> = pools.iter().map(|pool| &**pool).collect();

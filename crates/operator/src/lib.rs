@@ -1,8 +1,9 @@
 //! The operator process: deploys the other processes, installs the objects that they need, and reports
 //! the state of the cluster.
 //!
-//! A reconcile runs steps in a fixed order. Each step is idempotent. The ClusterOperator names the first
-//! step that failed and the cause, and the reconcile is retried.
+//! The steps of a reconcile are idempotent. Those that do not depend on each other run at the same time,
+//! and a failure of one does not keep the others from running. The ClusterOperator names the failed step
+//! that is first in a fixed order, and the cause, and the reconcile is retried.
 
 mod claim;
 mod cluster_operator;
@@ -21,7 +22,11 @@ mod platform;
 mod root_ca;
 mod steps;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
@@ -199,6 +204,8 @@ struct Context {
     tenure: Tenure,
     client: Client,
     reporter: Reporter,
+    /// True if this installation had the cluster when the ClusterOperator was last read.
+    has_claim: AtomicBool,
     pools: Arc<Cache<MachineConfigPool>>,
     controller_configs: Arc<Cache<ControllerConfig>>,
     operators: Arc<Cache<ClusterOperator>>,
@@ -253,6 +260,7 @@ async fn run_operator(config: Config, tenure: Tenure, client: Client, shutdown: 
         tenure,
         client,
         reporter,
+        has_claim: AtomicBool::new(false),
         pools: Arc::new(Cache::new(trim::metadata)),
         controller_configs: Arc::new(Cache::new(trim::metadata)),
         operators: Arc::new(Cache::new(trim::metadata)),
@@ -394,30 +402,20 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
 }
 
 async fn reconcile(context: &Context, queue: &Queue<()>) -> Reconciled {
-    let claimed = match cluster_operator::ensure(context).await {
-        Ok(claimed) => claimed,
-        Err(error) => {
-            warn!(error = chain(&error), "Failed to create ClusterOperator");
-            return Reconciled::Retry;
-        }
-    };
-    let refusal = claim::refusal(&claimed.metadata, namespace(&context.client));
-    context.config.health.set_idle(refusal.clone());
-    if let Some(reason) = refusal {
-        warn!(reason, "Left the cluster to another installation");
+    if !claim::acquire(context).await {
         return Reconciled::Retry;
     }
-    let outcome = steps::apply_all(context).await;
-    if let Err(error) = &outcome {
+    let failures = Box::pin(steps::apply_all(context)).await;
+    for error in &failures {
         warn!(error = chain(error), "Reconcile failed");
     }
-    let failure = outcome.err();
-    let updated = cluster_operator::update_status(context, failure.as_ref()).await;
+    let failure = failures.first();
+    let updated = cluster_operator::update_status(context, failure).await;
     if let Err(error) = &updated {
         warn!(error = chain(error), "Failed to update ClusterOperator");
     }
     context.announce_foreign().await;
-    if let (None, Ok(controller)) = (&failure, updated) {
+    if let (None, Ok(controller)) = (failure, updated) {
         // Files that are not watched, and a controller that falls silent, are no changes.
         let is_waiting = context.operands.as_ref().is_some_and(Operands::is_waiting);
         let resync = if is_waiting { RETRY_LIST } else { RESYNC };

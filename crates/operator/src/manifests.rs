@@ -169,9 +169,9 @@ fn namespace(name: &str, labels: &Value) -> Value {
 #[must_use]
 pub fn operator(parameters: &Parameters) -> Vec<Value> {
     let conditional: Vec<Value> = admission::conditional().into_iter().map(|(_, it)| it).collect();
-    let operands: Vec<Value> =
-        Stage::ALL.iter().flat_map(|stage| of_stage(*stage, parameters)).collect();
-    let objects = rbac::operator(&operands, &conditional);
+    let operands = Stage::ALL.iter().flat_map(|stage| of_stage(*stage, parameters));
+    let kept: Vec<Value> = operands.chain(definitions()).collect();
+    let objects = rbac::operator(&kept, &conditional);
     let objects = objects.into_iter().chain([workload::operator(parameters)]);
     objects.map(|object| finished(object, &parameters.namespace)).collect()
 }

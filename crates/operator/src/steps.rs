@@ -1,4 +1,4 @@
-//! The steps of a reconcile, in their order.
+//! The steps of a reconcile, and the order in which their failures are reported.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
@@ -28,14 +28,8 @@ pub(crate) struct StepError {
     pub(crate) source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-impl StepError {
-    fn new(
-        step: &'static str,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
-        Self { step, source: source.into() }
-    }
-}
+/// Step that reads the facts of the cluster.
+const RENDER_CONFIG: &str = "RenderConfig";
 
 /// Built-in pools of every cluster, and if upgrades wait for them.
 const POOLS: [(&str, Required); 2] = [("master", Required::Yes), ("worker", Required::No)];
@@ -49,41 +43,80 @@ enum Required {
     No,
 }
 
-/// Runs all steps. Those that deploy processes do not depend on each other: a failure of one is reported
-/// and does not keep the others from being repaired.
-pub(crate) async fn apply_all(context: &Context) -> Result<(), StepError> {
-    let definitions = context.definitions.repair(&context.client).await;
-    definitions.map_err(|source| StepError::new("CustomResourceDefinitions", source))?;
+/// Runs all steps, each as soon as those that it needs have ended. A failure of one does not keep the
+/// others from running, and neither does a wait. Returns the failures, in the order of the steps below,
+/// whichever step failed first.
+///
+/// 1. The kinds.
+/// 2. The facts of the cluster, and then the ControllerConfig, the policies of the MachineConfiguration and
+///    the pools: all need the kinds.
+/// 3. The TLS profile, and then the objects of the processes, whose flags have it. The server's
+///    rights need the namespace of the join tokens.
+pub(crate) async fn apply_all(context: &Context) -> Vec<StepError> {
     machine_configuration::apply_log_level(context);
-    let wanted = match context.tenure {
+    let of_kinds = async {
+        let definitions = context.definitions.repair(&context.client).await;
+        let definitions = failed("CustomResourceDefinitions", definitions);
+        let (of_config, configuration, pools) = tokio::join!(
+            Box::pin(apply_controller_config(context)),
+            Box::pin(machine_configuration::apply(context)),
+            apply_pools(context),
+        );
+        let configuration = failed("MachineConfiguration", configuration);
+        (definitions, of_config, configuration, failed("MachineConfigPools", pools))
+    };
+    let of_processes = async {
+        let tls = failed(RENDER_CONFIG, Box::pin(apply_tls(context)).await);
+        let deployed = tokio::join!(
+            deploy(context, Stage::NetworkPolicies),
+            deploy(context, Stage::MachineConfigController),
+            deploy(context, Stage::MachineConfigDaemon),
+            deploy_server(context),
+        );
+        (tls, deployed)
+    };
+    let ((definitions, (facts, config), configuration, pools), (tls, deployed)) =
+        tokio::join!(of_kinds, of_processes);
+    let (policies, controller, daemon, (joining, server)) = deployed;
+    let in_order = [
+        definitions,
+        facts,
+        tls,
+        configuration,
+        pools,
+        policies,
+        controller,
+        config,
+        daemon,
+        joining,
+        server,
+    ];
+    in_order.into_iter().flatten().collect()
+}
+
+/// Returns the failure of a step.
+fn failed<E>(step: &'static str, outcome: Result<(), E>) -> Option<StepError>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    outcome.err().map(|source| StepError { step, source: source.into() })
+}
+
+/// Applies the ControllerConfig that the facts of the cluster give. Returns the failure to read the facts,
+/// and that of the ControllerConfig.
+async fn apply_controller_config(context: &Context) -> (Option<StepError>, Option<StepError>) {
+    let rendered = match context.tenure {
         Tenure::Owner => Box::pin(facts::render(context)).await.map(Some),
         // The ControllerConfig is the other operator's, and so are the objects that it is made of.
         Tenure::TakenOver => Ok(None),
     };
-    let (wanted, mut outcome) = match wanted {
+    let (wanted, facts) = match rendered {
         Ok(wanted) => (wanted, Ok(())),
-        Err(source) => (None, Err(StepError::new("RenderConfig", source))),
+        Err(error) => (None, Err(error)),
     };
-    let tls = Box::pin(apply_tls(context)).await;
-    outcome = outcome.and(tls.map_err(|source| StepError::new("RenderConfig", source)));
-    let configuration = machine_configuration::apply(context).await;
-    let configuration =
-        configuration.map_err(|source| StepError::new("MachineConfiguration", source));
-    outcome = outcome.and(configuration);
-    let pools = apply_pools(context).await;
-    if let Err(source) = pools {
-        return outcome.and(Err(StepError::new("MachineConfigPools", source)));
-    }
-    outcome = outcome.and(deploy(context, Stage::NetworkPolicies).await);
-    outcome = outcome.and(deploy(context, Stage::MachineConfigController).await);
-    let config = controller_config::apply(context, wanted.as_deref()).await;
+    let applied = controller_config::apply(context, wanted.as_deref()).await;
     let stage = Stage::MachineConfigController.as_str();
-    outcome = outcome.and(config.map_err(|source| StepError::new(stage, source)));
-    outcome = outcome.and(deploy(context, Stage::MachineConfigDaemon).await);
-    let joining = context.join_objects.apply(&context.client).await;
-    let stage = Stage::MachineConfigServer.as_str();
-    outcome = outcome.and(joining.map_err(|source| StepError::new(stage, source)));
-    outcome.and(deploy(context, Stage::MachineConfigServer).await)
+    (failed(RENDER_CONFIG, facts), failed(stage, applied))
 }
 
 /// Applies the TLS profile of the cluster to the processes that the operator deploys.
@@ -94,33 +127,54 @@ async fn apply_tls(context: &Context) -> Result<(), RenderConfigError> {
 }
 
 /// Applies the objects of a stage, if the operator deploys processes.
-async fn deploy(context: &Context, stage: Stage) -> Result<(), StepError> {
-    let Some(operands) = &context.operands else { return Ok(()) };
+async fn deploy(context: &Context, stage: Stage) -> Option<StepError> {
+    let operands = context.operands.as_ref()?;
     let applied = operands.apply(stage, |condition| context.platform.holds(condition)).await;
-    applied.map_err(|source| StepError::new(stage.as_str(), source))
+    failed(stage.as_str(), applied)
 }
 
+/// Creates the objects that new machines join with, and applies those of the config server. Returns the
+/// failures of both.
+async fn deploy_server(context: &Context) -> (Option<StepError>, Option<StepError>) {
+    let stage = Stage::MachineConfigServer;
+    let joining = context.join_objects.apply(&context.client).await;
+    (failed(stage.as_str(), joining), deploy(context, stage).await)
+}
+
+/// Applies the built-in pools. A failure of one does not keep the others from being applied; the first one
+/// is returned.
 async fn apply_pools(context: &Context) -> Result<(), CallError> {
     let api = Api::<MachineConfigPool>::all(context.client.clone());
     let has_arbiter = context.platform.topology() == Some(Topology::HighlyAvailableArbiter);
+    let mut failure = Ok(());
     for (name, required) in POOLS.into_iter().chain(has_arbiter.then_some(ARBITER)) {
-        let wanted = pool(name, required);
-        let Some(found) = context.pools.get(name) else {
-            context.pools.learn_new(apply::ensure(&api, name, &wanted).await?);
-            info!(pool = name, "Created pool");
-            continue;
-        };
-        // Only the labels belong to the operator; the rest belongs to the administrator.
-        let labels: Changes = wanted
-            .labels()
-            .iter()
-            .filter(|(key, value)| found.labels().get(*key) != Some(value))
-            .map(|(key, value)| (key.clone(), Some(value.clone())))
-            .collect();
-        if !labels.is_empty() {
-            let patch = json!({"metadata": {"labels": labels}});
-            context.pools.learn(apply::merge(&api, name, patch, Precondition::Any).await?);
-        }
+        failure = failure.and(apply_pool(context, &api, name, required).await);
+    }
+    failure
+}
+
+async fn apply_pool(
+    context: &Context,
+    api: &Api<MachineConfigPool>,
+    name: &str,
+    required: Required,
+) -> Result<(), CallError> {
+    let wanted = pool(name, required);
+    let Some(found) = context.pools.get(name) else {
+        context.pools.learn_new(apply::ensure(api, name, &wanted).await?);
+        info!(pool = name, "Created pool");
+        return Ok(());
+    };
+    // Only the labels belong to the operator; the rest belongs to the administrator.
+    let labels: Changes = wanted
+        .labels()
+        .iter()
+        .filter(|(key, value)| found.labels().get(*key) != Some(value))
+        .map(|(key, value)| (key.clone(), Some(value.clone())))
+        .collect();
+    if !labels.is_empty() {
+        let patch = json!({"metadata": {"labels": labels}});
+        context.pools.learn(apply::merge(api, name, patch, Precondition::Any).await?);
     }
     Ok(())
 }

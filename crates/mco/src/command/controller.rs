@@ -46,10 +46,10 @@ enum ControllerCommand {
 struct StartArgs {
     #[command(flatten)]
     process: ProcessArgs,
-    /// Namespace of the leader lease; by default that in which the reference is deployed, so that it
-    /// and this process never lead at the same time
-    #[arg(long, default_value = DEFAULT_LEASE_NAMESPACE, value_name = "NAMESPACE")]
-    resourcelock_namespace: String,
+    /// Namespace of the leader lease; that of --namespace if omitted, which by default is that in which
+    /// the reference is deployed, so that it and this process never lead at the same time
+    #[arg(long, value_name = "NAMESPACE")]
+    resourcelock_namespace: Option<String>,
     /// Accepted for compatibility, without effect: the controller inspects no images
     #[arg(long, default_value = "/var/cache/mcc", hide = true)]
     streams_cache: PathBuf,
@@ -61,6 +61,15 @@ struct StartArgs {
     leader: LeaderArgs,
     #[command(flatten)]
     takeover: TakeoverArgs,
+}
+
+impl StartArgs {
+    /// Returns the namespace of the leader lease. The operator looks for the lease in its own namespace.
+    fn lease_namespace(&self) -> String {
+        let own = || self.process.client_options(IDENTITY).namespace;
+        let namespace = self.resourcelock_namespace.clone().or_else(own);
+        namespace.unwrap_or_else(|| DEFAULT_LEASE_NAMESPACE.to_owned())
+    }
 }
 
 pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCode> {
@@ -100,11 +109,8 @@ fn run_controllers(
     process::run(process, verbose, options, register, |(metrics, notes), client, shutdown| {
         let build = process::build();
         info!(build.version, build.hash, release = args.process.payload_version, "Starting");
-        let leader = Leader {
-            namespace: args.resourcelock_namespace.clone(),
-            identity: lease::identity(),
-            timings,
-        };
+        let leader =
+            Leader { namespace: args.lease_namespace(), identity: lease::identity(), timings };
         let config = Config {
             templates: Arc::new(templates),
             delays: Delays::SHORT,
@@ -118,4 +124,37 @@ fn run_controllers(
         };
         mco_controller::run(config, client, shutdown)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: ControllerArgs,
+    }
+
+    // covers: PROC-1
+    #[test]
+    fn the_lease_is_in_the_namespace_of_the_installation_unless_another_is_given() {
+        let own = ["--namespace", "own"];
+        let other = ["--resourcelock-namespace", "other"];
+        let rows: [(&[&str], &str); 4] = [
+            (&[], "openshift-machine-config-operator"),
+            (&own, "own"),
+            (&other, "other"),
+            (&[own, other].concat(), "other"),
+        ];
+        for (flags, expected) in rows {
+            let words = [&["mco", "start"], flags].concat();
+            let ControllerCommand::Start(start) = Command::parse_from(words).args.command else {
+                panic!("another command was parsed");
+            };
+            assert_eq!(start.lease_namespace(), expected, "{flags:?}");
+        }
+    }
 }

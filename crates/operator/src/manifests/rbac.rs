@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::{
     NAMESPACE, ObjectName,
     rules::{
-        CONTROLLER, CONTROLLER_NAME, CONTROLLER_OWN, DAEMON, DAEMON_NAME, DAEMON_OWN, EVENTS,
-        JOIN_TOKENS, OPERATOR, OPERATOR_NAME, OPERATOR_OWN, RIGHTS, Rule, SERVER, SERVER_ELSEWHERE,
-        SERVER_NAME, SERVER_OWN,
+        CONTROLLER, CONTROLLER_ELSEWHERE, CONTROLLER_NAME, CONTROLLER_OWN, DAEMON, DAEMON_NAME,
+        DAEMON_OWN, EVENTS, JOIN_TOKENS, OPERATOR, OPERATOR_ELSEWHERE, OPERATOR_NAME, OPERATOR_OWN,
+        RIGHTS, Rule, SERVER, SERVER_ELSEWHERE, SERVER_NAME, SERVER_OWN,
     },
 };
 
@@ -21,7 +21,7 @@ const KEEP_NAMED: [&str; 3] = ["get", "create", "patch"];
 /// Returns the service account of an operand with its roles and their bindings.
 pub(super) fn process(name: &str) -> Vec<Value> {
     let (cluster, own, elsewhere): (_, _, &[_]) = match name {
-        CONTROLLER_NAME => (CONTROLLER, CONTROLLER_OWN, &[]),
+        CONTROLLER_NAME => (CONTROLLER, CONTROLLER_OWN, CONTROLLER_ELSEWHERE),
         DAEMON_NAME => (DAEMON, DAEMON_OWN, &[]),
         SERVER_NAME => (SERVER, SERVER_OWN, SERVER_ELSEWHERE),
         _ => (&[][..], &[][..], &[]),
@@ -40,23 +40,28 @@ pub(super) fn process(name: &str) -> Vec<Value> {
 }
 
 /// Returns the service account of the operator with its roles and their bindings: the rights to its
-/// own objects, and the rights to keep `operands` and, while their condition holds, `conditional`.
-pub(super) fn operator(operands: &[Value], conditional: &[Value]) -> Vec<Value> {
+/// own objects, and the rights to keep `kept` and, while their condition holds, `conditional`.
+pub(super) fn operator(kept: &[Value], conditional: &[Value]) -> Vec<Value> {
     let name = OPERATOR_NAME;
-    let mut derived = rights_to_keep(&[operands, conditional].concat());
+    let mut derived = rights_to_keep(&[kept, conditional].concat());
     for (namespace, rules) in rights_to_delete(conditional) {
         derived.entry(namespace).or_default().extend(rules);
     }
-    let mut place = |namespace: Option<&str>, own: &[Rule]| {
-        let found = derived.remove(&namespace.map(str::to_owned)).unwrap_or_default();
-        rules(own).into_iter().chain(found).collect::<Vec<_>>()
+    let mut add = |namespace: Option<&str>, own: &[Rule]| {
+        let found = derived.entry(namespace.map(str::to_owned)).or_default();
+        found.splice(..0, rules(own));
     };
-    let (cluster, own) = (place(None, OPERATOR), place(Some(NAMESPACE), OPERATOR_OWN));
+    add(None, OPERATOR);
+    add(Some(NAMESPACE), OPERATOR_OWN);
+    for (namespace, found) in OPERATOR_ELSEWHERE {
+        add(Some(namespace), found);
+    }
     let mut objects = vec![account(name)];
-    objects.extend(cluster_role(name, &cluster));
-    objects.extend(role(name, name, NAMESPACE, &own));
-    for (namespace, found) in derived {
-        objects.extend(role(name, name, &namespace.unwrap_or_default(), &found));
+    for (namespace, rules) in derived {
+        objects.extend(match namespace {
+            Some(namespace) => role(name, name, &namespace, &rules),
+            None => cluster_role(name, &rules),
+        });
     }
     objects.extend(events(name));
     objects
@@ -203,8 +208,9 @@ fn rules(rules: &[Rule]) -> Vec<Value> {
 }
 
 fn rule(Rule(group, resources, verbs): &Rule) -> Value {
-    let names: Vec<&str> =
+    let mut names: Vec<&str> =
         resources.iter().filter_map(|one| Some(one.split_once(':')?.1)).collect();
+    names.dedup();
     let mut resources: Vec<&str> =
         resources.iter().map(|one| one.split_once(':').map_or(*one, |(kind, _)| kind)).collect();
     resources.dedup();

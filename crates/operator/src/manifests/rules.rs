@@ -67,17 +67,16 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule("operator.openshift.io", &["imagecontentsourcepolicies"], WATCH),
     Rule(OURS, &["machineconfignodes"], &["list", "watch", "create", "patch", "delete"]),
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),
-    Rule(OURS, &["controllerconfigs"], SEE),
-    Rule(OURS, &["pinnedimagesets", "osimagestreams"], WATCH),
+    Rule(OURS, &["controllerconfigs", "pinnedimagesets", "osimagestreams"], WATCH),
     // Base configs: conditions, owner references, and the pull secret of the cluster.
-    Rule(OURS, &["controllerconfigs/status"], &["patch"]),
-    Rule(OURS, &["controllerconfigs/finalizers"], &["update"]),
-    Rule(OURS, &["internalreleaseimages"], &["get"]),
+    Rule(OURS, &["controllerconfigs:machine-config-controller"], &["get"]),
+    Rule(OURS, &["controllerconfigs/status:machine-config-controller"], &["patch"]),
+    Rule(OURS, &["controllerconfigs/finalizers:machine-config-controller"], &["update"]),
+    Rule(OURS, &["internalreleaseimages:cluster"], &["get"]),
+    // In openshift-config. A Role there could not be created on a cluster without that namespace.
     Rule("", &["secrets:pull-secret"], SEE),
     Rule("operator.openshift.io", &["machineconfigurations"], WATCH),
-    // Addresses of the config server, and the namespace of the Machine API.
-    Rule("discovery.k8s.io", &["endpointslices"], &["list"]),
-    Rule("", &["namespaces"], &["get"]),
+    Rule("", &["namespaces:openshift-machine-api"], &["get"]),
     Rule("", &["nodes"], SEE_AND_PATCH),
     // Certificates of new nodes, if the administrator lets the controller approve them.
     Rule("certificates.k8s.io", &["certificatesigningrequests"], WATCH),
@@ -98,6 +97,10 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
 ];
 
+/// Rules with which the controller finds the addresses of the config server.
+pub(super) const CONTROLLER_ELSEWHERE: &[(&str, &[Rule])] =
+    &[("default", &[Rule("discovery.k8s.io", &["endpointslices"], &["list"])])];
+
 /// Rules of the daemon. It patches its node with the kubelet's credentials, which are valid for
 /// that node only.
 pub(super) const DAEMON: &[Rule] = &[
@@ -105,26 +108,33 @@ pub(super) const DAEMON: &[Rule] = &[
     Rule(OURS, &["machineconfigs"], &["get"]),
     Rule(OURS, &["pinnedimagesets", "machineconfigpools"], WATCH),
     // Tells which operator runs the cluster; certificates of its users.
-    Rule(OURS, &["controllerconfigs"], SEE),
+    Rule(OURS, &["controllerconfigs:machine-config-controller"], SEE),
     Rule(OURS, &["machineconfignodes"], SEE),
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),
-    Rule("operator.openshift.io", &["machineconfigurations"], &["get"]),
+    // Watched while the policies in its status are older than the administrator's.
+    Rule("operator.openshift.io", &["machineconfigurations:cluster"], SEE),
     // Clients of the metrics: their tokens, and the right to read them.
     Rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
     Rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
 ];
 
-/// Rules of the operator for objects that it does not build from manifests.
+/// Rules of the operator for objects that it does not build from manifests. A plain create and the list
+/// of all objects cannot be limited to names.
 pub(super) const OPERATOR: &[Rule] = &[
-    // Namespaces are created without a server-side apply, and that cannot be limited to names.
-    Rule("", &["namespaces"], &["get", "create"]),
+    Rule("", &["namespaces"], &["create"]),
+    Rule("", &["namespaces:machine-config-join-tokens"], &["get"]),
     // The credential of new machines' kubelets. The operator may hand out this role without having its
     // rights itself.
     Rule(RIGHTS, &["clusterrolebindings"], &["create"]),
     Rule(RIGHTS, &["clusterrolebindings:system-bootstrap-node-bootstrapper"], &["get"]),
     Rule(RIGHTS, &["clusterroles:system:node-bootstrapper"], &["bind"]),
-    Rule("apiextensions.k8s.io", &["customresourcedefinitions"], KEEP),
-    Rule(OURS, &["machineconfigpools", "controllerconfigs"], KEEP),
+    Rule(OURS, &["machineconfigpools", "controllerconfigs"], &["list", "watch", "create"]),
+    Rule(
+        OURS,
+        &["machineconfigpools:master", "machineconfigpools:worker", "machineconfigpools:arbiter"],
+        &["get", "patch"],
+    ),
+    Rule(OURS, &["controllerconfigs:machine-config-controller"], &["get", "patch"]),
     // The API server lets only readers of OSImageStreams and ClusterVersions store a policy that refers
     // to one.
     Rule(OURS, &["osimagestreams"], &["get"]),
@@ -134,27 +144,39 @@ pub(super) const OPERATOR: &[Rule] = &[
     Rule(OURS, &["machineconfigs"], &["get"]),
     // Settings that the ClusterOperator reports.
     Rule(OURS, &["kubeletconfigs", "containerruntimeconfigs"], WATCH),
-    Rule("operator.openshift.io", &["machineconfigurations"], SEE),
-    Rule("operator.openshift.io", &["machineconfigurations:cluster"], &["create", "patch"]),
+    Rule("operator.openshift.io", &["machineconfigurations:cluster"], KEEP),
     Rule("operator.openshift.io", &["machineconfigurations/status:cluster"], &["patch"]),
     // Facts about the platform; on OpenShift only.
-    Rule("config.openshift.io", &["infrastructures", "clusterversions", "featuregates"], WATCH),
+    Rule("config.openshift.io", &["clusterversions:version"], WATCH),
     Rule("metal3.io", &["provisionings:provisioning-configuration"], &["get"]),
-    Rule(OURS, &["internalreleaseimages"], WATCH),
-    Rule("config.openshift.io", &["clusteroperators"], &["get", "list", "watch", "create"]),
-    Rule("config.openshift.io", &["clusteroperators/status"], &["patch"]),
+    Rule(OURS, &["internalreleaseimages:cluster"], WATCH),
+    Rule("config.openshift.io", &["clusteroperators"], &["create"]),
+    Rule("config.openshift.io", &["clusteroperators:machine-config"], SEE),
+    // On OpenShift: tells that the cluster has a registry of its own.
+    Rule("config.openshift.io", &["clusteroperators:image-registry"], &["get"]),
+    Rule("config.openshift.io", &["clusteroperators/status:machine-config"], &["patch"]),
     // Clients of the metrics: their tokens, and the right to read them.
     Rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
     Rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
-    // Facts of the cluster for the ControllerConfig, and the TLS profile: on OpenShift its objects and
-    // ConfigMaps, on other clusters the Services of DNS and API server.
-    Rule("config.openshift.io", &["networks", "proxies", "dnses", "images", "apiservers"], WATCH),
-    Rule("", &["services:kube-dns", "services:kubernetes"], WATCH),
+    // Facts of the cluster for the ControllerConfig, and the TLS profile; on OpenShift only.
+    Rule(
+        "config.openshift.io",
+        &[
+            "infrastructures:cluster",
+            "featuregates:cluster",
+            "networks:cluster",
+            "proxies:cluster",
+            "dnses:cluster",
+            "images:cluster",
+            "apiservers:cluster",
+        ],
+        WATCH,
+    ),
+    // In openshift-config, openshift-config-managed and openshift-kube-apiserver-operator. Roles there
+    // could not be created on a cluster without these namespaces.
     Rule(
         "",
         &[
-            "configmaps:root-ca",
-            "configmaps:bootstrap",
             "configmaps:user-ca-bundle",
             "configmaps:initial-kube-apiserver-server-ca",
             "configmaps:image-registry-ca",
@@ -163,10 +185,27 @@ pub(super) const OPERATOR: &[Rule] = &[
             "configmaps:kube-apiserver-server-ca",
             "configmaps:kube-apiserver-to-kubelet-client-ca",
         ],
-        SEE,
+        WATCH,
     ),
-    Rule("", &["configmaps:merged-trusted-image-registry-ca"], KEEP),
+    Rule(
+        "",
+        &["configmaps:merged-trusted-image-registry-ca"],
+        &["list", "watch", "create", "patch"],
+    ),
     Rule("", &["secrets:pull-secret"], SEE),
+];
+
+/// Rules for facts of the cluster in namespaces that every cluster has: the Services of DNS and API
+/// server, and on OpenShift the state of its installation.
+pub(super) const OPERATOR_ELSEWHERE: &[(&str, &[Rule])] = &[
+    (
+        "kube-system",
+        &[
+            Rule("", &["services:kube-dns"], WATCH),
+            Rule("", &["configmaps:root-ca", "configmaps:bootstrap"], WATCH),
+        ],
+    ),
+    ("default", &[Rule("", &["services:kubernetes"], WATCH)]),
 ];
 
 pub(super) const SERVER: &[Rule] =
@@ -180,8 +219,10 @@ pub(super) const SERVER_ELSEWHERE: &[(&str, &[Rule])] = &[
 
 /// Rules for leader election, the controller's Lease, and the CA certificates of the API server.
 pub(super) const OPERATOR_OWN: &[Rule] = &[
-    Rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
-    Rule("", &["configmaps"], SEE),
+    Rule("coordination.k8s.io", &["leases"], &["create"]),
+    Rule("coordination.k8s.io", &["leases:machine-config"], &["get", "update"]),
+    Rule("coordination.k8s.io", &["leases:machine-config-controller"], SEE),
+    Rule("", &["configmaps"], WATCH),
     // The mark of this build on the boot images of the release.
     Rule("", &["configmaps:coreos-bootimages"], &["patch"]),
     // A server-side apply names its object, so that even the creation can be limited to that name.
@@ -198,9 +239,18 @@ pub(super) const OPERATOR_OWN: &[Rule] = &[
 
 /// Rules for leases, the config server's certificates, and fetched remote contents.
 pub(super) const CONTROLLER_OWN: &[Rule] = &[
-    Rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
-    Rule("", &["secrets"], &["get", "list", "watch", "create", "update", "delete"]),
-    Rule("", &["configmaps"], &["get", "list", "watch", "create", "update"]),
+    Rule("coordination.k8s.io", &["leases"], &["create"]),
+    Rule("coordination.k8s.io", &["leases:machine-config-controller"], &["get", "update"]),
+    // Fetched contents have generated names, and a pull secret may have any.
+    Rule("", &["secrets"], &["get", "list", "watch", "create"]),
+    Rule(
+        "",
+        &["secrets:machine-config-server-ca", "secrets:machine-config-server-tls"],
+        &["update", "delete"],
+    ),
+    Rule("", &["configmaps"], &["create"]),
+    Rule("", &["configmaps:machine-config-server-ca"], &["get", "list", "watch", "update"]),
+    Rule("", &["configmaps:cluster-settings", "configmaps:ssh-authorized-keys"], WATCH),
 ];
 
 /// Rules for join tokens. The operator binds them in the namespace of the tokens, which has no other
@@ -208,7 +258,7 @@ pub(super) const CONTROLLER_OWN: &[Rule] = &[
 pub(super) const JOIN_TOKENS: &[Rule] = &[Rule("", &["secrets"], SEE_AND_PATCH)];
 
 /// Rules for CA bundles that new machines trust.
-pub(super) const SERVER_OWN: &[Rule] = &[Rule("", &["configmaps"], WATCH)];
+pub(super) const SERVER_OWN: &[Rule] = &[Rule("", &["configmaps:kubeconfig-data"], WATCH)];
 
 /// Rules for the CA bundle of the API server after its rotation.
 pub(super) const DAEMON_OWN: &[Rule] = &[Rule("", &["configmaps:kubeconfig-data"], &["get"])];

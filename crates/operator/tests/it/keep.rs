@@ -19,7 +19,10 @@ use mco_operator::RootCa;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::support::{Operator, cluster, condition, config, wait, wait_for};
+use crate::{
+    operands::cluster::Cluster,
+    support::{Operator, cluster, condition, config, wait, wait_for},
+};
 
 const POOLS: &str = "machineconfigpools.machineconfiguration.openshift.io";
 const NODES: &str = "machineconfignodes.machineconfiguration.openshift.io";
@@ -174,20 +177,36 @@ async fn a_rotated_ca_file_of_a_kubeconfig_reaches_the_controller_config() {
     operator.stop().await;
 }
 
-#[tokio::test]
-async fn a_deleted_definition_comes_back() {
-    let client = cluster().await;
-    let operator = Operator::start(&client, &config("v1", "4.20.0"));
-    installed(&client).await;
+/// Each definition comes back, that of the ClusterOperator too, which the operator itself is reported in.
+async fn deleted_definitions_come_back(cluster: &Cluster) {
+    let client = &cluster.admin;
+    let operator = Operator::start(&cluster.own, &config("v1", "4.20.0"));
+    installed(client).await;
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    let before = definitions.get(NODES).await.unwrap();
-    definitions.delete(NODES, &DeleteParams::default()).await.unwrap();
-    let is_back = |found: Option<&CustomResourceDefinition>| {
-        let is_new = found.is_some_and(|found| found.uid() != before.uid());
-        is_new && conditions::Condition::matches_object(&conditions::is_crd_established(), found)
-    };
-    wait_for(&definitions, NODES, "the definition comes back", is_back).await;
+    for name in [NODES, OPERATORS] {
+        let before = definitions.get(name).await.unwrap();
+        definitions.delete(name, &DeleteParams::default()).await.unwrap();
+        let is_back = |found: Option<&CustomResourceDefinition>| {
+            let is_new = found.is_some_and(|found| found.uid() != before.uid());
+            let is_established = conditions::is_crd_established();
+            is_new && conditions::Condition::matches_object(&is_established, found)
+        };
+        wait_for(&definitions, name, "the definition comes back", is_back).await;
+    }
+    installed(client).await;
     operator.stop().await;
+    assert_eq!(cluster.denied(), [""; 0], "the operator has all rights that it needs");
+}
+
+#[tokio::test]
+async fn deleted_definitions_come_back_on_the_embedded_api_server() {
+    deleted_definitions_come_back(&Cluster::embedded().await).await;
+}
+
+#[tokio::test]
+async fn deleted_definitions_come_back_on_a_real_kube_apiserver() {
+    let Some(cluster) = Cluster::real().await else { return };
+    deleted_definitions_come_back(&cluster).await;
 }
 
 /// Changes the description of a definition as another manager.

@@ -19,6 +19,8 @@ mod namespace;
 #[cfg(test)]
 mod operands;
 #[cfg(test)]
+mod steps;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tls;

@@ -1,7 +1,5 @@
 //! An installation in another namespace than the standard one, on both API servers.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, ResourceExt,
@@ -13,26 +11,10 @@ use mco_operator::{Config, manifests::ObjectName};
 
 use crate::{
     operands::cluster::{Cluster, IMAGE, settings},
-    support::{Operator, TIMEOUT, condition, wait, wait_for},
+    support::{Operator, condition, idle, wait, wait_for},
 };
 
 const NAMESPACE: &str = "node-config";
-
-/// Time between two looks at the health of a process.
-const INTERVAL: Duration = Duration::from_millis(20);
-
-/// Waits until a process says that it does nothing on purpose, and returns the reason.
-async fn idle(health: &Health) -> String {
-    let said = async {
-        loop {
-            if let Some(reason) = health.idle() {
-                return reason;
-            }
-            tokio::time::sleep(INTERVAL).await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, said).await.expect("the operator waits with a reason")
-}
 
 /// The operator puts everything into its namespace, and one of another namespace waits for its end.
 async fn everything_is_in_the_chosen_namespace(cluster: &Cluster) {

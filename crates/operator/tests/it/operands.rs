@@ -221,9 +221,9 @@ async fn an_upgrade_starts_with_the_controller(cluster: &Cluster) {
     let operator = Operator::start(&cluster.own, &settings(new));
     cluster.wait_for(&controller, "the new version", |it| has_image(it, new)).await;
     roll_out(cluster, 1).await;
-    // The server's stage is the last one: its account comes back after the daemon's stage.
+    // Two reconciles have ended when the account has come back for the third time.
     let accounts = Api::<ServiceAccount>::namespaced(cluster.admin.clone(), label::NAMESPACE);
-    for _ in 0..2 {
+    for _ in 0..3 {
         let before = accounts.get(SERVER).await.unwrap();
         accounts.delete(SERVER, &DeleteParams::default()).await.unwrap();
         let is_new = |it: Option<&ServiceAccount>| it.is_some_and(|it| it.uid() != before.uid());

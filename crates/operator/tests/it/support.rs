@@ -9,7 +9,7 @@ use kube::{
 };
 use mco_api::ClusterOperator;
 use mco_apiserver::{ApiServer, Settings};
-use mco_cluster::{Shutdown, lease::LeadershipEnd};
+use mco_cluster::{Health, Shutdown, lease::LeadershipEnd};
 use mco_core::render::Build;
 use mco_operator::{Config, RootCa};
 use mco_testkit::object_wait;
@@ -18,6 +18,9 @@ use tokio::task::JoinHandle;
 
 /// Longer than any wait on a busy machine; a wait that takes this long means a bug.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Time between two looks at the health of a process.
+const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits for a state of the ClusterOperator.
 pub(crate) async fn wait(
@@ -57,6 +60,19 @@ where
     K: Resource + Clone + Debug + Send + DeserializeOwned + 'static,
 {
     Box::pin(object_wait::wait_until(api.clone(), name, what, holds)).await.unwrap()
+}
+
+/// Waits until a process says that it does nothing on purpose, and returns the reason.
+pub(crate) async fn idle(health: &Health) -> String {
+    let said = async {
+        loop {
+            if let Some(reason) = health.idle() {
+                return reason;
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, said).await.expect("the operator waits with a reason")
 }
 
 /// Returns a client of an empty cluster.

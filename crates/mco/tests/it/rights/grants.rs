@@ -1,7 +1,11 @@
 //! The rights in the manifests, one verb on one resource at a time, and the requests that need them.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
+use mco_api::label;
 use mco_operator::manifests::{self, IMAGE, ObjectName, Parameters};
 use mco_testkit::api::AuditedRequest;
 use serde_json::Value;
@@ -14,7 +18,7 @@ pub(super) struct Grant {
     /// Namespace, or none for the whole cluster.
     namespace: Option<String>,
     group: String,
-    pub(super) resource: String,
+    resource: String,
     /// Name of the only object.
     name: Option<String>,
     pub(super) verb: String,
@@ -22,7 +26,7 @@ pub(super) struct Grant {
 
 impl Grant {
     /// Returns true if a request was allowed by this right.
-    pub(super) fn allows(&self, request: &AuditedRequest) -> bool {
+    fn allows(&self, request: &AuditedRequest) -> bool {
         let of_account = request.user.rsplit(':').next() == Some(&*self.account);
         let is_verb = request.verb == self.verb
             // A server-side apply that creates an object needs both verbs.
@@ -34,20 +38,45 @@ impl Grant {
             && self.name.as_ref().is_none_or(|it| *it == request.name)
     }
 
-    /// Returns group and resource as in the table of reasons.
-    pub(super) fn kind(&self) -> String {
+    /// Returns true if the requests need this right, and could not be made with a narrower one: of one
+    /// namespace, or of one object.
+    pub(super) fn is_needed_by(&self, requests: &BTreeSet<AuditedRequest>) -> bool {
+        let uses: Vec<_> = requests.iter().filter(|it| self.allows(it)).collect();
+        let namespaces: BTreeSet<&str> = uses.iter().map(|it| &*it.namespace).collect();
+        // A Namespace is in itself for the audit log.
+        let is_everywhere = self.resource == "namespaces";
+        let is_everywhere = is_everywhere || namespaces.contains("") || namespaces.len() > 1;
+        let is_of_all = match self.verb.as_str() {
+            "list" | "watch" => uses.iter().any(|it| it.name.is_empty()),
+            _ => !self.is_of_any_object(),
+        };
+        !uses.is_empty()
+            && (self.namespace.is_some() || is_everywhere)
+            && (self.name.is_some() || is_of_all)
+    }
+
+    /// Returns true if the right holds for each object of a kind although its requests name theirs. The
+    /// plain creation of an object is not limited to names.
+    pub(super) fn is_of_any_object(&self) -> bool {
+        self.name.is_none() && !matches!(self.verb.as_str(), "list" | "watch" | "create")
+    }
+
+    /// Returns group, resource, name and namespace as in the table of reasons.
+    pub(super) fn target(&self) -> String {
         let group = if self.group.is_empty() { "core" } else { &self.group };
-        format!("{group}/{}", self.resource)
+        let name = self.name.iter().map(|name| format!(" {name}"));
+        let place = self.namespace.iter().map(|namespace| match namespace.as_str() {
+            label::NAMESPACE => " in its namespace".to_owned(),
+            namespace => format!(" in {namespace}"),
+        });
+        let kind = format!("{group}/{}", self.resource);
+        [kind].into_iter().chain(name).chain(place).collect()
     }
 }
 
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} {}", self.account, self.verb, self.kind())?;
-        if let Some(name) = &self.name {
-            write!(f, " {name}")?;
-        }
-        self.namespace.as_ref().map_or(Ok(()), |namespace| write!(f, " in {namespace}"))
+        write!(f, "{}: {} {}", self.account, self.verb, self.target())
     }
 }
 
