@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) details: Option<Value>,
+    /// True if the answer is the message alone, as plain text.
+    pub(crate) is_plain: bool,
 }
 
 /// A validation error of one field, reported as a cause of the `Status`.
@@ -147,7 +149,7 @@ pub(crate) fn shown(value: &Value) -> String {
 
 impl Failure {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, is_plain: false }
     }
 
     fn about(mut self, resource: &Resource, name: &str) -> Self {
@@ -176,6 +178,13 @@ impl Failure {
             "the server could not find the requested resource",
         );
         failure.details = Some(json!({}));
+        failure
+    }
+
+    /// 404: the path is outside the groups that are served.
+    pub(crate) fn no_page() -> Self {
+        let mut failure = Self::new(StatusCode::NOT_FOUND, "NotFound", "404 page not found\n");
+        failure.is_plain = true;
         failure
     }
 

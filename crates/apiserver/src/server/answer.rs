@@ -66,6 +66,12 @@ pub(super) fn json(code: StatusCode, value: &Value) -> Response<Body> {
 
 /// Builds the response of a failed request.
 pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
+    if failure.is_plain {
+        let mut response = bytes(failure.code, failure.message.clone());
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, text);
+        return response;
+    }
     let mut response = json(failure.code, &failure.status());
     if failure.code == StatusCode::UNAUTHORIZED {
         let scheme = HeaderValue::from_static("Bearer");

@@ -16,7 +16,7 @@ use crate::{
     object,
     path::{self, Located, Target},
     query::{self, Query},
-    resource::builtin,
+    resource::{Resource, builtin},
     review::{self, Claims, Identity, Review},
 };
 
@@ -76,7 +76,7 @@ impl Server {
         };
         let is_served = review::find(group, version, resource).is_some()
             || self.catalog.find(group, version, resource).is_some();
-        if is_served { Ok(()) } else { Err(Failure::unknown_path()) }
+        if is_served { Ok(()) } else { Err(unknown(group)) }
     }
 
     fn answer_review(
@@ -108,7 +108,10 @@ impl Server {
             (Target::CoreVersions, Some(_)) => true,
             (Target::Groups, Some(_)) => false,
             _ => {
-                let found = discovery::legacy(&served, target).ok_or_else(Failure::unknown_path)?;
+                let found = discovery::legacy(&served, target).ok_or_else(|| match target {
+                    Target::Group(group) | Target::Resources { group, .. } => unknown(group),
+                    _ => Failure::unknown_path(),
+                })?;
                 return Ok(answer::json(StatusCode::OK, &found));
             }
         };
@@ -122,7 +125,7 @@ impl Server {
 
     fn plain(&self, path: &str, parts: &Parts) -> Result<Response<Body>, Failure> {
         if parts.method != Method::GET {
-            return Err(Failure::unknown_path());
+            return Err(Failure::no_page());
         }
         let top = path.split('/').nth(1).unwrap_or("");
         match (top, path) {
@@ -136,7 +139,7 @@ impl Server {
                     "/openapi/v3", "/readyz", "/version"]});
                 Ok(answer::json(StatusCode::OK, &paths))
             }
-            _ => Err(Failure::unknown_path()),
+            _ => Err(Failure::no_page()),
         }
     }
 
@@ -150,20 +153,10 @@ impl Server {
         let resource = self
             .catalog
             .find(&located.group, &located.version, &located.resource)
-            .ok_or_else(Failure::unknown_path)?;
-        if !resource.namespaced && located.namespace.is_some() {
-            return Err(Failure::unknown_path());
-        }
-        if resource.namespaced && located.namespace.is_none() && located.name.is_some() {
-            return Err(Failure::unknown_path());
-        }
+            .ok_or_else(|| unknown(&located.group))?;
+        check_scope(&resource, &located, &parts.method)?;
         let query = query::parse(parts.uri.query().unwrap_or(""))?;
         check_options(&parts.method, &query)?;
-        // Compat: an object is created in its namespace only.
-        let is_homeless = resource.namespaced && located.namespace.is_none();
-        if is_homeless && parts.method == Method::POST {
-            return Err(Failure::method());
-        }
         let manager = query.field_manager.clone().unwrap_or_else(|| agent(&parts.headers));
         let call = Call {
             resource,
@@ -286,6 +279,23 @@ impl Server {
             }
             _ => Err(Failure::method()),
         }
+    }
+}
+
+/// 404: nothing of the group is served at the path. Compat: only built-in groups say so in a `Status`.
+fn unknown(group: &str) -> Failure {
+    if builtin::has_group(group) { Failure::unknown_path() } else { Failure::no_page() }
+}
+
+/// Fails if the path has a namespace that the resource does not have, or lacks the one that a request
+/// needs. Only lists and watches reach over all namespaces.
+fn check_scope(resource: &Resource, located: &Located, method: &Method) -> Result<(), Failure> {
+    match (resource.namespaced, &located.namespace) {
+        (false, Some(_)) => Err(unknown(&resource.group)),
+        (true, None) if located.name.is_some() => Err(unknown(&resource.group)),
+        (true, None) if method != Method::GET && resource.custom => Err(unknown(&resource.group)),
+        (true, None) if method != Method::GET => Err(Failure::method()),
+        (true, None | Some(_)) | (false, None) => Ok(()),
     }
 }
 

@@ -141,9 +141,4 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         reason: "Less is validated in the bodies of the subresources `status`, `scale` and `eviction`; an eviction leaves no condition, and the row of an ended pod has none.",
         is_masked: false,
     },
-    Difference {
-        name: "unknown-groups",
-        reason: "A path outside the served groups is answered with a `Status`, not with plain text.",
-        is_masked: false,
-    },
 ];
