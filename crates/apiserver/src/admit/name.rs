@@ -13,6 +13,10 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
     characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
     '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
+const RFC1035_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or \
+    '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  \
+    or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric \
     characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
     'MyValue',  or 'my_value',  or '12345', regex used for validation is \
@@ -121,6 +125,18 @@ pub(crate) fn label_faults(text: &str) -> Vec<String> {
         // Compat: a text that is a subdomain but no label is told the reason alone.
         let only_dots = text.contains('.') && text.split('.').all(has_label_form);
         faults.push(if only_dots { "must not contain dots".to_owned() } else { LABEL.to_owned() });
+    }
+    faults
+}
+
+/// Returns the rules that a text violates as an RFC 1035 label.
+pub(crate) fn rfc1035_label_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > 63 {
+        faults.push("must be no more than 63 characters".to_owned());
+    }
+    if !has_label_form(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
+        faults.push(RFC1035_LABEL.to_owned());
     }
     faults
 }

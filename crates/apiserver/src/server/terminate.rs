@@ -12,7 +12,7 @@ use crate::{
     clock,
     failure::Failure,
     object,
-    resource::{Form, Resource, builtin},
+    resource::{Form, Resource, builtin, crd},
     service::Controllers,
     store::{Key, Object, Put, Write, WriteError, stamped},
 };
@@ -252,7 +252,9 @@ impl Server {
     pub(super) async fn finish_definition(&self, name: &str, steps: &mut Steps) {
         let key = Key::new("", name);
         let Some(found) = self.store.get(builtin::CRDS, &key) else { return };
-        if !found.head.is_deleting || !self.store.is_empty(name) {
+        // The objects of a built-in kind are not those of a definition.
+        let is_its = !builtin::has_group(crd::identity(&found.value()).0);
+        if !found.head.is_deleting || (is_its && !self.store.is_empty(name)) {
             return;
         }
         let crds = self.catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
