@@ -423,6 +423,18 @@ impl Failure {
         )
     }
 
+    /// 413: the JSON patch has too many operations.
+    pub(crate) fn too_many_operations(count: usize, most: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!(
+                "Request entity too large: The allowed maximum operations in a JSON patch is {most}, \
+                 got {count}"
+            ),
+        )
+    }
+
     /// 408: the client sends the body of its request too slowly.
     pub(crate) fn slow_body() -> Self {
         let message = "the body of the request did not arrive in time";

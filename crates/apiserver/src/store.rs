@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use disk::Committer;
 pub(crate) use disk::OpenError;
 use encode::prepare;
-pub(crate) use encode::{stamped, unstored};
+pub(crate) use encode::{MAX_DEPTH, stamped, unstored};
 pub(crate) use object::{Head, Object};
 use owners::{Owners, Place};
 
