@@ -5,7 +5,11 @@ use std::fmt::{self, Write as _};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::{failure::Failure, field_path::FieldPath, types::proto};
+use crate::{
+    failure::Failure,
+    field_path::{FieldPath, FieldPaths},
+    types::proto,
+};
 
 /// A decoded body.
 #[derive(Debug, PartialEq)]
@@ -60,13 +64,13 @@ fn snippet(bytes: &[u8]) -> String {
 const SNIPPET: usize = 30;
 
 fn json(bytes: &[u8]) -> Result<Decoded, String> {
-    let mut duplicates = Vec::new();
+    let mut duplicates = FieldPaths::default();
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let read = Node { path: FieldPath::Root, duplicates: &mut duplicates }.deserialize(&mut reader);
     let value = read.and_then(|value| reader.end().map(|()| value)).map_err(|error| {
         format!("couldn't get version/kind; json parse error: {}", explained(bytes, &error))
     })?;
-    object(value, duplicates)
+    object(value, duplicates.into_vec())
 }
 
 fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
@@ -131,7 +135,7 @@ pub(crate) fn explained(bytes: &[u8], error: &serde_json::Error) -> String {
 /// Reads one value and notes the fields that are given twice.
 struct Node<'a> {
     path: FieldPath<'a>,
-    duplicates: &'a mut Vec<String>,
+    duplicates: &'a mut FieldPaths,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -196,7 +200,7 @@ impl<'de> Visitor<'de> for Node<'_> {
             let node = Node { path, duplicates: &mut *self.duplicates };
             let value = map.next_value_seed(node)?;
             if out.contains_key(&key) {
-                self.duplicates.push(path.to_string());
+                self.duplicates.add(path);
             }
             out.insert(key, value);
         }
@@ -214,6 +218,21 @@ mod tests {
         let read = decode("", br#"{"a": {"b": 1, "b": 2}, "c": [{"d": 1, "d": 1}]}"#, "A").unwrap();
         assert_eq!(read.value, json!({"a": {"b": 2}, "c": [{"d": 1}]}));
         assert_eq!(read.duplicates, ["a.b", "c[0].d"]);
+    }
+
+    #[test]
+    fn many_fields_that_are_given_twice_are_not_all_kept() {
+        let same = r#""a": 1,"#.repeat(100_000);
+        let many: String = (0..1_000).map(|key| format!(r#""{key}": 1, "{key}": 2,"#)).collect();
+        let body = format!(r#"{{"{}": {{{same} {many} "b": 1}}}}"#, "k".repeat(1 << 20));
+        let duplicates = decode("", body.as_bytes(), "A").unwrap().duplicates;
+        assert!(duplicates.len() <= 100 && duplicates.iter().all(|path| path.len() <= 4096));
+        let body = format!("{{{same} {many} {same} \"b\": 1}}");
+        let duplicates = decode("", body.as_bytes(), "A").unwrap().duplicates;
+        assert_eq!(
+            (duplicates.len(), duplicates[0].as_str(), duplicates[1].as_str()),
+            (100, "a", "0")
+        );
     }
 
     #[test]

@@ -146,10 +146,7 @@ fn size(value: &Value) -> usize {
 }
 
 /// Applies one operation of a JSON patch.
-fn apply_operation(
-    target: &mut Value,
-    operation: &PatchOperation,
-) -> Result<(), Failure> {
+fn apply_operation(target: &mut Value, operation: &PatchOperation) -> Result<(), Failure> {
     let one = json_patch::Patch(vec![operation.clone()]);
     if json_patch::patch(target, &one).is_ok() {
         return Ok(());

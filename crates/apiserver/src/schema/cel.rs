@@ -14,7 +14,9 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
-use ::cel::{Context, Env, ParseErrors, Value as Cel, common::ast::IdedExpr, objects::OptionalValue};
+use ::cel::{
+    Context, Env, ParseErrors, Value as Cel, common::ast::IdedExpr, objects::OptionalValue,
+};
 use serde_json::Value;
 
 use super::{Additional, ListType, Schema, SchemaError, prune::join, validate};

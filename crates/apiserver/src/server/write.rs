@@ -12,6 +12,7 @@ use crate::{
     admit::{self, Admitted, Part},
     body::Decoded,
     failure::{Failure, Fault},
+    field_path::MAX_PATHS,
     form, object,
     patch::{
         self,
@@ -339,7 +340,7 @@ impl Server {
 fn notes(duplicates: &[String], admitted: &Admitted) -> Vec<String> {
     let duplicates = duplicates.iter().map(|one| format!("duplicate field \"{one}\""));
     let unknown = admitted.unknown.iter().map(|one| format!("unknown field \"{one}\""));
-    duplicates.chain(unknown).collect()
+    duplicates.chain(unknown).take(MAX_PATHS).collect()
 }
 
 fn strict(call: &Call, notes: &[String]) -> Result<(), Failure> {
