@@ -56,7 +56,17 @@ impl FaultKind {
     }
 }
 
+/// Number of validation errors after which no further ones are looked for, and their size.
+const MAX_FAULTS: usize = 100;
+const MAX_FAULTS_SIZE: usize = 1 << 20;
+
 impl Fault {
+    /// Returns true if there are as many errors as an answer shows.
+    pub(crate) fn are_enough(faults: &[Self]) -> bool {
+        let size = |fault: &Self| fault.field.len() + fault.message.len();
+        faults.len() >= MAX_FAULTS || faults.iter().map(size).sum::<usize>() > MAX_FAULTS_SIZE
+    }
+
     /// Builds the error for a missing required field.
     pub(crate) fn required(field: impl Into<String>, message: &str) -> Self {
         let message = if message.is_empty() {
@@ -276,6 +286,7 @@ impl Failure {
 
     /// 422: the object of a kind violates its rules.
     pub(crate) fn invalid_kind(group: &str, short: &str, name: &str, faults: &[Fault]) -> Self {
+        let faults = faults.get(..MAX_FAULTS).unwrap_or(faults);
         let listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
         let text = if let [only] = listed.as_slice() {
             only.clone()
