@@ -1,5 +1,7 @@
 //! Builds responses: whole objects, metadata only, or tables.
 
+use std::collections::HashSet;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
@@ -80,10 +82,28 @@ pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
     response
 }
 
-/// Adds a `Warning` header, which kubectl prints.
-pub(super) fn warn(response: &mut Response<Body>, text: &str) {
-    if let Ok(value) = HeaderValue::from_str(&format!("299 - {text:?}")) {
-        response.headers_mut().append(header::WARNING, value);
+/// Number of characters of the warnings of an answer from which on each is cut off, and its length then.
+const MAX_WARNINGS: usize = 4096;
+const MAX_WARNING: usize = 256;
+
+/// Adds `Warning` headers, which kubectl prints, with the limits of kube-apiserver.
+pub(super) fn warn(response: &mut Response<Body>, texts: &[&str]) {
+    let mut seen = HashSet::new();
+    let mut texts = texts.to_vec();
+    texts.retain(|text| !text.contains(char::is_control) && seen.insert(*text));
+    let total: usize = texts.iter().map(|text| text.chars().count()).sum();
+    let each = if total > MAX_WARNINGS { MAX_WARNING } else { MAX_WARNINGS };
+    let mut written = 0;
+    for text in texts {
+        if written >= MAX_WARNINGS {
+            break;
+        }
+        let shown: String = text.chars().take(each).collect();
+        written += shown.chars().count();
+        let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            response.headers_mut().append(header::WARNING, value);
+        }
     }
 }
 
@@ -239,6 +259,28 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
         shape(&headers)
+    }
+
+    fn warnings(texts: &[&str]) -> Vec<String> {
+        let mut response = bytes(StatusCode::OK, "");
+        warn(&mut response, texts);
+        let all = response.headers().get_all(header::WARNING).iter();
+        all.map(|one| String::from_utf8(one.as_bytes().to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn warnings_are_limited_and_have_any_characters() {
+        let quoted = ["ä", "ä", "a \"b\" \\", "a\nb"];
+        assert_eq!(warnings(&quoted), [r#"299 - "ä""#, r#"299 - "a \"b\" \\""#]);
+        let long = "ö".repeat(5_000);
+        assert_eq!(
+            warnings(&[&long, "b"]),
+            [format!("299 - \"{}\"", "ö".repeat(256)), "299 - \"b\"".into()]
+        );
+        let many: Vec<String> =
+            (0..1_000).map(|number| format!("{number}{}", "x".repeat(300))).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(warnings(&many).len(), 16);
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Server {
                     None if located.group.is_empty() && located.resource == "endpoints" => {
                         let answered = self.resource(located, parts, body, (caller, claims)).await;
                         let mut response = answered.unwrap_or_else(|it| answer::refuse(&it));
-                        answer::warn(&mut response, ENDPOINTS_WARNING);
+                        answer::warn(&mut response, &[ENDPOINTS_WARNING]);
                         Ok(response)
                     }
                     None => self.resource(located, parts, body, (caller, claims)).await,

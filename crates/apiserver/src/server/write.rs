@@ -286,7 +286,9 @@ impl Server {
             if call.query.dry_run {
                 let shown = unstored(admitted.object, old.version)
                     .map_err(|error| Self::commit_failure(resource, &key.name, &error))?;
-                return Ok(self.show(call, StatusCode::OK, &shown));
+                let mut response = self.show(call, StatusCode::OK, &shown);
+                warn(call, &notes, &mut response);
+                return Ok(response);
             }
             let put = if gone { Put::Remove(admitted.object) } else { Put::Keep(admitted.object) };
             let collection = Arc::clone(&resource.collection);
@@ -358,8 +360,7 @@ fn strict(call: &Call, notes: &[String]) -> Result<(), Failure> {
 
 fn warn(call: &Call, notes: &[String], response: &mut Response<Body>) {
     if matches!(call.query.field_validation.as_str(), "Warn" | "") {
-        for note in notes {
-            answer::warn(response, note);
-        }
+        let notes: Vec<&str> = notes.iter().map(String::as_str).collect();
+        answer::warn(response, &notes);
     }
 }
