@@ -172,6 +172,13 @@ impl Server {
         match located.subresource.as_deref() {
             None => self.main(call, parts, body).await,
             Some("status") if call.resource.status => self.status(&call, parts, body).await,
+            Some("finalize") if &*call.resource.collection == builtin::NAMESPACES => {
+                if parts.method != Method::PUT {
+                    return Err(Failure::method());
+                }
+                let new = decode(&parts.headers, &body, &call.resource.kind)?;
+                self.update(&call, new, Part::Main).await
+            }
             Some("approval") if &*call.resource.collection == CERTIFICATE_REQUESTS => {
                 self.status(&call, parts, body).await
             }

@@ -40,6 +40,7 @@ enum Owners {
 /// Returns the subresource through which a request writes a part.
 fn subresource(call: &Call, part: Part) -> &'static str {
     match part {
+        Part::Main if call.subresource == "finalize" => "finalize",
         Part::Main => "",
         Part::Status if call.subresource == "approval" => "approval",
         Part::Status => "status",
@@ -91,7 +92,8 @@ impl Server {
             let stored = if call.query.dry_run {
                 self.dry_run(&collection, &key, put)
             } else {
-                self.commit(Write { collection, key: key.clone(), expect: None, put }).await
+                let write = Write { collection, key: key.clone(), expect: None, put };
+                self.commit_new(call, write).await?
             };
             match stored {
                 Ok(stored) => {
@@ -114,6 +116,18 @@ impl Server {
         Err(Failure::internal("no free name was found"))
     }
 
+    /// Commits a new object, unless its namespace or its definition was deleted since it was checked.
+    async fn commit_new(
+        &self,
+        call: &Call,
+        write: Write,
+    ) -> Result<Result<Arc<Object>, WriteError>, Failure> {
+        let _turn = self.removals.read().await;
+        self.check_namespace(call, &write.key.name)?;
+        self.check_definition(&call.resource, &write.key.name)?;
+        Ok(self.commit(write).await)
+    }
+
     /// Does what follows from a write: the removal of an object, or an owner that does not exist.
     async fn follow(&self, resource: &Arc<Resource>, written: &Object, is_gone: bool) {
         let mut steps = Steps::default();
@@ -121,6 +135,9 @@ impl Server {
             self.removed(resource, written, &mut steps);
         } else {
             self.collect(resource, written, &mut steps).await;
+        }
+        if &*resource.collection == builtin::NAMESPACES && written.head.is_deleting {
+            self.empty_namespace(&written.head.name, &mut steps);
         }
         self.run(steps).await;
     }
@@ -261,7 +278,8 @@ impl Server {
             let old = old.ok_or_else(|| Failure::not_found(resource, &key.name))?;
             let before = old.whole();
             let shown = form::shown(resource, &before);
-            let new = form::stored(resource, change(&shown)?);
+            let mut new = form::stored(resource, change(&shown)?);
+            keep_finalizers(call, &before, &mut new);
             self.check_grant(call, &new, Some(&before))?;
             let own = |object: &mut Value, given| {
                 if let Owners::Record(subresource) = owners {
@@ -336,6 +354,18 @@ impl Server {
         }
         stored
     }
+}
+
+/// Restores the finalizers in the spec of a namespace, which only its subresource `finalize` changes.
+fn keep_finalizers(call: &Call, old: &Value, new: &mut Value) {
+    if &*call.resource.collection != builtin::NAMESPACES || call.subresource == "finalize" {
+        return;
+    }
+    let spec = object::map_mut(object::map_of(new), "spec");
+    match object::at(old, &["spec", "finalizers"]) {
+        Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers.clone()),
+        None => spec.remove("finalizers"),
+    };
 }
 
 /// Returns what strict decoding objects to.
