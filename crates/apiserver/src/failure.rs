@@ -210,6 +210,11 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
+    /// Returns true if an object of the name already exists.
+    pub(crate) fn is_exists(&self) -> bool {
+        self.reason == "AlreadyExists"
+    }
+
     /// 409: the object changed since the client read it.
     pub(crate) fn modified(resource: &Resource, name: &str) -> Self {
         Self::conflict(

@@ -71,6 +71,7 @@ impl Server {
         options: &Value,
     ) -> Result<Response<Body>, Failure> {
         let query = &call.query;
+        check_propagation(options, query)?;
         let selector =
             Selector::parse(&query.label_selector, &query.field_selector, &call.resource)?;
         let namespace = call.namespace.as_deref();

@@ -184,9 +184,15 @@ impl Server {
             if call.resource.is_created_by_update()
                 && object::meta(&new, "resourceVersion").is_empty()
             {
-                return self.store_new(call, new, &read.duplicates, Owners::Record("")).await;
+                let made = self.store_new(call, new.clone(), &read.duplicates, Owners::Record(""));
+                match made.await {
+                    // Another request has created the object meanwhile.
+                    Err(failure) if failure.is_exists() => {}
+                    made => return made,
+                }
+            } else {
+                return Err(Failure::not_found(&call.resource, named));
             }
-            return Err(Failure::not_found(&call.resource, named));
         }
         if call.resource.needs_version() && object::meta(&new, "resourceVersion").is_empty() {
             let rule = "must be specified for an update";
@@ -243,7 +249,11 @@ impl Server {
         if absent && part == Part::Main {
             object::set_meta(&mut placed, "name", call.name.clone().unwrap_or_default());
             let new = ssa::create(resource, placed, &manager);
-            return self.store_new(call, new, &[], Owners::Written).await;
+            match self.store_new(call, new, &[], Owners::Written).await {
+                // Another request has created the object meanwhile.
+                Err(failure) if failure.is_exists() => {}
+                made => return made,
+            }
         }
         self.change(call, part, Owners::Written, &[], |current| {
             ssa::apply(resource, current, applied, &manager, call.query.force)
