@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use self::place::Place;
 use crate::{
-    body,
+    body::{self, Decoded},
     failure::{Failure, type_name},
+    field_path::{FieldPath, FieldPaths},
     resource::Resource,
     store::MAX_DEPTH,
 };
@@ -32,17 +33,20 @@ pub(crate) enum Patch {
     Apply(Value),
 }
 
+/// A decoded patch, and the objections of strict decoding.
+type Noted = (Patch, Vec<String>);
+
 /// Decodes a patch of the given media type.
-pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Patch, Failure> {
+pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Noted, Failure> {
     let prefix = if media == "application/strategic-merge-patch+json" { "" } else { PREFIX };
     let bad = |why: &str| Failure::bad_request(format!("{prefix}{why}"));
-    let any = || -> Result<Value, Failure> {
-        serde_json::from_slice(body).map_err(|error| bad(&body::explained(body, &error)))
+    let any = || -> Result<Decoded, Failure> {
+        body::any_json(body).map_err(|error| bad(&body::explained(body, &error)))
     };
-    let map = || -> Result<Value, Failure> {
-        let value = any()?;
+    let map = |patch: fn(Value) -> Patch| -> Result<Noted, Failure> {
+        let Decoded { value, notes } = any()?;
         if value.is_object() {
-            return Ok(value);
+            return Ok((patch(value), notes));
         }
         let found = type_name(&value);
         let why = "into Go value of type map[string]interface {}";
@@ -50,9 +54,11 @@ pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Patc
     };
     match media {
         "application/json-patch+json" => operations(any()?),
-        "application/merge-patch+json" => map().map(Patch::Merge),
-        "application/strategic-merge-patch+json" if !resource.custom => map().map(Patch::Strategic),
-        "application/apply-patch+yaml" => applied(body, resource).map(Patch::Apply),
+        "application/merge-patch+json" => map(Patch::Merge),
+        "application/strategic-merge-patch+json" if !resource.custom => map(Patch::Strategic),
+        "application/apply-patch+yaml" => {
+            applied(body, resource).map(|value| (Patch::Apply(value), Vec::new()))
+        }
         "application/strategic-merge-patch+json" => Err(Failure::media_type(CUSTOM_TYPES)),
         _ => Err(Failure::patch_type()),
     }
@@ -65,7 +71,8 @@ const MAX_OPERATIONS: usize = 10_000;
 const MAX_COPIED: usize = 3 << 20;
 
 /// Decodes a JSON patch.
-fn operations(list: Value) -> Result<Patch, Failure> {
+fn operations(read: Decoded) -> Result<Noted, Failure> {
+    let Decoded { value: list, mut notes } = read;
     if !list.is_array() {
         let found = type_name(&list);
         let why = "into Go value of type []handlers.jsonPatchOp";
@@ -75,7 +82,24 @@ fn operations(list: Value) -> Result<Patch, Failure> {
     if count > MAX_OPERATIONS {
         return Err(Failure::too_many_operations(count, MAX_OPERATIONS));
     }
-    serde_json::from_value(list).map(Patch::Json).map_err(|_| Failure::rejected_patch())
+    notes.extend(unknown_fields(&list));
+    let notes = notes.into_iter().map(|note| format!("json patch {note}")).collect();
+    let patch = serde_json::from_value(list).map_err(|_| Failure::rejected_patch())?;
+    Ok((Patch::Json(patch), notes))
+}
+
+/// Returns the notes about fields that no operation of a JSON patch has.
+fn unknown_fields(list: &Value) -> Vec<String> {
+    let mut unknown = FieldPaths::default();
+    let root = FieldPath::Root;
+    for (at, operation) in list.as_array().into_iter().flatten().enumerate() {
+        let fields = operation.as_object().into_iter().flatten().map(|(key, _)| key);
+        for field in fields.filter(|key| !matches!(key.as_str(), "op" | "path" | "from" | "value"))
+        {
+            unknown.add(root.index(at).key(field));
+        }
+    }
+    unknown.into_vec().into_iter().map(|path| format!("unknown field \"{path}\"")).collect()
 }
 
 /// Decodes an applied object, in JSON or YAML.
@@ -173,7 +197,7 @@ mod tests {
         let resource = builtin::by_plural("configmaps");
         let body = operations.to_string();
         let read = read("application/json-patch+json", body.as_bytes(), &resource);
-        read.and_then(|patch| apply(&patch, object, &resource)).map_err(|it| it.code.as_u16())
+        read.and_then(|(patch, _)| apply(&patch, object, &resource)).map_err(|it| it.code.as_u16())
     }
 
     #[test]

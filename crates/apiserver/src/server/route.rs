@@ -208,7 +208,9 @@ impl Server {
             Some("log") if call.resource.qualified() == "pods" => {
                 self.log(&call, &parts.method, parts.uri.query().unwrap_or(""))
             }
-            Some("exec" | "attach" | "portforward") if call.resource.qualified() == "pods" => {
+            Some("exec" | "attach" | "portforward" | "ephemeralcontainers")
+                if call.resource.qualified() == "pods" =>
+            {
                 self.refuse_command(&call)
             }
             Some(_) if call.resource.custom => {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Body, Call, Server, answer, dependents, steps::Steps};
 use crate::{
     admit::{self, Admitted, Part},
-    body::Decoded,
+    body::{self, Decoded},
     failure::{Failure, Fault},
     field_path::MAX_PATHS,
     form, object,
@@ -56,14 +56,14 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let mut new = read.value;
         check_kind(call, &mut new)?;
-        self.store_new(call, new, &read.duplicates, Owners::Record("")).await
+        self.store_new(call, new, &read.notes, Owners::Record("")).await
     }
 
     async fn store_new(
         &self,
         call: &Call,
         mut new: Value,
-        duplicates: &[String],
+        objections: &[String],
         owners: Owners,
     ) -> Result<Response<Body>, Failure> {
         let resource = &call.resource;
@@ -83,7 +83,7 @@ impl Server {
             };
             let admitted = admit::create(resource, new, self.clock.now(), (self.entropy)(), own)?;
             self.check_write(call, "CREATE", Some(&admitted.object), None)?;
-            let notes = notes(duplicates, &admitted);
+            let notes = notes(objections, &admitted);
             strict(call, &notes)?;
             let name = object::name(&admitted.object).to_owned();
             let key = Key::new(object::namespace(&admitted.object), &name);
@@ -184,7 +184,7 @@ impl Server {
             if call.resource.is_created_by_update()
                 && object::meta(&new, "resourceVersion").is_empty()
             {
-                let made = self.store_new(call, new.clone(), &read.duplicates, Owners::Record(""));
+                let made = self.store_new(call, new.clone(), &read.notes, Owners::Record(""));
                 match made.await {
                     // Another request has created the object meanwhile.
                     Err(failure) if failure.is_exists() => {}
@@ -201,7 +201,7 @@ impl Server {
             return Err(Failure::invalid_kind(group, plural, named, &[fault]));
         }
         let owners = Owners::Record(subresource(call, part));
-        self.change(call, part, owners, &read.duplicates, |_| Ok(new.clone())).await
+        self.change(call, part, owners, &read.notes, |_| Ok(new.clone())).await
     }
 
     /// Applies a patch of any format.
@@ -212,12 +212,18 @@ impl Server {
         body: &[u8],
         part: Part,
     ) -> Result<Response<Body>, Failure> {
-        let patch = patch::read(media, body, &call.resource)?;
+        let (patch, given) = patch::read(media, body, &call.resource)?;
         if let patch::Patch::Apply(applied) = &patch {
+            // Compat: only strict validation notes keys that are given twice.
+            let is_strict = call.query.field_validation == "Strict";
+            if let Some(note) = is_strict.then(|| body::repeated_key(body)).flatten() {
+                let why = "error strict decoding YAML: error converting YAML to JSON";
+                return Err(Failure::bad_request(format!("{why}: {note}")));
+            }
             return self.apply(call, applied, part).await;
         }
         let owners = Owners::Record(subresource(call, part));
-        self.change(call, part, owners, &[], |current| {
+        self.change(call, part, owners, &given, |current| {
             let new = patch::apply(&patch, current, &call.resource)?;
             check_patched(call, &new)?;
             let named = call.name.as_deref().unwrap_or("");
@@ -278,7 +284,7 @@ impl Server {
         call: &Call,
         part: Part,
         owners: Owners,
-        duplicates: &[String],
+        objections: &[String],
         change: impl Fn(&Value) -> Result<Value, Failure>,
     ) -> Result<Response<Body>, Failure> {
         let resource = &call.resource;
@@ -303,7 +309,7 @@ impl Server {
             let mut admitted = admit::update(resource, &before, new, part, now, own)?;
             managed::keep_times(&before, &mut admitted.object);
             self.check_write(call, "UPDATE", Some(&admitted.object), Some(&before))?;
-            let notes = notes(duplicates, &admitted);
+            let notes = notes(objections, &admitted);
             strict(call, &notes)?;
             if admitted.object == before {
                 let mut response = self.show(call, StatusCode::OK, &old);
@@ -379,10 +385,9 @@ fn keep_finalizers(call: &Call, old: &Value, new: &mut Value) {
 }
 
 /// Returns what strict decoding objects to.
-fn notes(duplicates: &[String], admitted: &Admitted) -> Vec<String> {
-    let duplicates = duplicates.iter().map(|one| format!("duplicate field \"{one}\""));
+fn notes(objections: &[String], admitted: &Admitted) -> Vec<String> {
     let unknown = admitted.unknown.iter().map(|one| format!("unknown field \"{one}\""));
-    duplicates.chain(unknown).take(MAX_PATHS).collect()
+    objections.iter().cloned().chain(unknown).take(MAX_PATHS).collect()
 }
 
 fn strict(call: &Call, notes: &[String]) -> Result<(), Failure> {
