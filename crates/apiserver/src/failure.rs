@@ -451,6 +451,11 @@ impl Failure {
         )
     }
 
+    /// 406: no answer has a media type that the client accepts.
+    pub(crate) fn not_acceptable(why: &str) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", why)
+    }
+
     /// 408: the client sends the body of its request too slowly.
     pub(crate) fn slow_body() -> Self {
         let message = "the body of the request did not arrive in time";

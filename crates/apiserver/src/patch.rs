@@ -15,6 +15,7 @@ use crate::{
     body::{self, Decoded},
     failure::{Failure, type_name},
     field_path::{FieldPath, FieldPaths},
+    object,
     resource::Resource,
     store::MAX_DEPTH,
 };
@@ -124,7 +125,13 @@ pub(crate) fn apply(patch: &Patch, current: &Value, resource: &Resource) -> Resu
             }
         }
         Patch::Merge(patch) => json_patch::merge(&mut new, patch),
-        Patch::Strategic(patch) => strategic::merge(Place::root(resource), &mut new, patch)?,
+        Patch::Strategic(patch) => {
+            strategic::merge(Place::root(resource), &mut new, patch)?;
+            // An object that is replaced as a whole keeps its kind.
+            let map = object::map_of(&mut new);
+            map.entry("apiVersion").or_insert_with(|| resource.api_version().into());
+            map.entry("kind").or_insert_with(|| resource.kind.clone().into());
+        }
         Patch::Apply(_) => {}
     }
     if new.is_object() {
@@ -207,8 +214,11 @@ mod tests {
         let copies = |count: usize| (0..count).map(copy).collect();
         assert!(patched(&object, copies(2)).is_ok());
         assert_eq!(patched(&object, copies(3)), Err(422));
-        let doubled = json!({"op": "copy", "from": "/data", "path": "/data/b"});
-        assert_eq!(patched(&json!({"data": {"a": "x"}}), vec![doubled; 60].into()), Err(422));
+        let double = |number: usize| {
+            json!({"op": "copy", "from": "/data", "path": format!("/data/{number}")})
+        };
+        let doubled: Value = (0..60).map(double).collect();
+        assert_eq!(patched(&json!({"data": {"a": "x"}}), doubled), Err(422));
     }
 
     #[test]

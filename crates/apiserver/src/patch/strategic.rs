@@ -28,13 +28,14 @@ fn merge_map(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
 ) -> Result<(), Failure> {
-    match directive(patch) {
-        None | Some("merge") => {}
-        Some("replace") => {
+    match (patch.get("$patch"), directive(patch)) {
+        (None, _) | (_, Some("merge")) => {}
+        (_, Some("replace")) => {
             *target = without_directives(patch);
             return Ok(());
         }
-        Some(other) => {
+        (Some(other), _) => {
+            let other = shown(other);
             let why = format!("unknown patch type: {other} in map: {}", shown_map(patch));
             return Err(Failure::unexplained(why));
         }

@@ -36,10 +36,19 @@ pub(crate) struct Program {
     is_long: bool,
 }
 
-/// Length of a text, and number of its brackets and signs, from which on an expression needs the
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.is_long {
+            let metered = std::mem::take(&mut self.metered);
+            deeply(move || drop(metered));
+        }
+    }
+}
+
+/// Length of a text, and number of its brackets and operators, above which an expression needs the
 /// larger stack.
 const LONG: usize = 200;
-const NESTED: usize = 5;
+const FEW: usize = 8;
 
 /// Size of the stack on which long expressions are compiled and evaluated.
 const STACK: usize = 64 << 20;
@@ -86,9 +95,8 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 
 /// Compiles an expression.
 pub(crate) fn compile(text: &str) -> Result<Program, String> {
-    complexity::check(text)?;
-    let nested = text.chars().filter(|c| matches!(c, '(' | '[' | '{' | '!' | '-')).count();
-    let is_long = text.len() > LONG || nested > NESTED;
+    let operators = complexity::check(text)?;
+    let is_long = text.len() > LONG || operators > FEW;
     if is_long { deeply(|| compile_here(text, is_long)) } else { compile_here(text, is_long) }
 }
 

@@ -22,24 +22,53 @@ pub(crate) enum Shape {
     Table,
 }
 
-/// Returns the first served format in the `Accept` header.
-pub(super) fn shape(headers: &HeaderMap) -> Shape {
-    for media in accepted(headers) {
+/// Media types in which kube-apiserver answers.
+const SERVED: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// Returns the first served format in the `Accept` header. Fails if kube-apiserver serves none of them.
+///
+/// Compat: every answer is JSON, also for a client that asks for YAML or protobuf.
+pub(super) fn shape(headers: &HeaderMap, resource: &Resource) -> Result<Shape, Failure> {
+    let mut all = accepted(headers).peekable();
+    if all.peek().is_none() {
+        return Ok(Shape::Plain);
+    }
+    // Compat: only custom kinds know ranges of subtypes.
+    let is_known = |media: &str| {
+        let media = media.split(';').next().unwrap_or("").trim();
+        media == "*/*" || SERVED.contains(&media)
+    };
+    if !resource.custom && !accepted(headers).any(is_known) {
+        return Err(Failure::not_acceptable(&format!(
+            "406: Not Acceptable\n\nAvailable representations: {}",
+            SERVED.join(", ")
+        )));
+    }
+    let mut is_served = false;
+    for media in all {
         let parts: Vec<&str> = media.split(';').map(str::trim).collect();
-        if !matches!(parts.first(), Some(&("application/json" | "*/*" | "application/*"))) {
-            continue;
-        }
-        let of_meta = parts.contains(&"g=meta.k8s.io") && parts.contains(&"v=v1");
+        let kind = parts.first().copied().unwrap_or_default();
+        let of_meta = parts.contains(&"g=meta.k8s.io")
+            && (parts.contains(&"v=v1") || parts.contains(&"v=v1beta1"));
+        let is_json = matches!(kind, "application/json" | "*/*" | "application/*");
         match parts.iter().find_map(|part| part.strip_prefix("as=")) {
-            Some("Table") if of_meta => return Shape::Table,
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta => {
-                return Shape::Meta;
+            Some("Table") if of_meta && is_json => return Ok(Shape::Table),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta && is_json => {
+                return Ok(Shape::Meta);
             }
+            None if is_json => return Ok(Shape::Plain),
+            None => is_served |= SERVED.contains(&kind),
             Some(_) => {}
-            None => return Shape::Plain,
         }
     }
-    Shape::Plain
+    if is_served {
+        return Ok(Shape::Plain);
+    }
+    Err(Failure::not_acceptable(&format!(
+        "only the following media types are accepted: {}",
+        SERVED.join(", ")
+    )))
 }
 
 /// Returns the media types of the `Accept` header, in order.
@@ -255,10 +284,10 @@ fn joined(
 mod tests {
     use super::*;
 
-    fn asked(accept: &str) -> Shape {
+    fn asked(accept: &str) -> Option<Shape> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        shape(&headers)
+        shape(&headers, &crate::resource::builtin::by_plural("pods")).ok()
     }
 
     fn warnings(texts: &[&str]) -> Vec<String> {
@@ -286,12 +315,15 @@ mod tests {
     #[test]
     fn the_first_served_format_is_used() {
         for (accept, expected) in [
-            ("application/json", Shape::Plain),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Shape::Table),
-            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Shape::Plain),
-            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Shape::Meta),
-            ("application/vnd.kubernetes.protobuf, application/json", Shape::Plain),
-            ("*/*", Shape::Plain),
+            ("application/json", Some(Shape::Plain)),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Shape::Table)),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(Shape::Plain)),
+            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Shape::Meta)),
+            ("application/vnd.kubernetes.protobuf, application/json", Some(Shape::Plain)),
+            ("application/yaml", Some(Shape::Plain)),
+            ("*/*", Some(Shape::Plain)),
+            ("text/html", None),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io", None),
         ] {
             assert_eq!(asked(accept), expected, "{accept}");
         }

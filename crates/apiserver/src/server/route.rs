@@ -6,7 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
-use super::{Body, Call, Server, answer};
+use super::{
+    Body, Call, Server,
+    answer::{self, Shape},
+};
 use crate::{
     admit::Part,
     authorize::Access,
@@ -15,7 +18,7 @@ use crate::{
     failure::Failure,
     object,
     path::{self, Located, Target},
-    query::{self, Query},
+    query::{self, MAX_MANAGER, Query},
     resource::{Resource, builtin},
     review::{self, Claims, Identity, Review},
 };
@@ -155,15 +158,20 @@ impl Server {
             .find(&located.group, &located.version, &located.resource)
             .ok_or_else(|| unknown(&located.group))?;
         check_scope(&resource, &located, &parts.method)?;
+        let shape = match located.subresource.as_deref() {
+            Some("log" | "exec" | "attach" | "portforward") => Shape::Plain,
+            _ => answer::shape(&parts.headers, &resource)?,
+        };
         let query = query::parse(parts.uri.query().unwrap_or(""))?;
-        check_options(&parts.method, &query)?;
-        let manager = query.field_manager.clone().unwrap_or_else(|| agent(&parts.headers));
+        check_options(parts, &query)?;
+        let manager = query.field_manager.clone().filter(|manager| !manager.is_empty());
+        let manager = manager.unwrap_or_else(|| agent(&parts.headers));
         let call = Call {
             resource,
             namespace: located.namespace,
             name: located.name,
             query,
-            shape: answer::shape(&parts.headers),
+            shape,
             manager,
             subresource: located.subresource.clone().unwrap_or_default(),
             caller,
@@ -309,15 +317,20 @@ fn check_scope(resource: &Resource, located: &Located, method: &Method) -> Resul
 }
 
 /// Validates the options that all requests of a method share.
-fn check_options(method: &Method, query: &Query) -> Result<(), Failure> {
-    let kind = match *method {
+fn check_options(parts: &Parts, query: &Query) -> Result<(), Failure> {
+    let is_apply = media_type(&parts.headers) == "application/apply-patch+yaml";
+    let kind = match parts.method {
         Method::POST => "CreateOptions",
         Method::PUT => "UpdateOptions",
         Method::PATCH => "PatchOptions",
         Method::DELETE => "DeleteOptions",
         _ => return Ok(()),
     };
-    query.check_write().map_err(|fault| Failure::invalid_options(kind, &fault))
+    let faults = query.check_write((parts.method == Method::PATCH).then_some(is_apply));
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid_kind("meta.k8s.io", kind, "", &faults))
 }
 
 fn typed(media: &'static str, body: Bytes) -> Response<Body> {
@@ -326,9 +339,6 @@ fn typed(media: &'static str, body: Bytes) -> Response<Body> {
     response.headers_mut().insert(header::CONTENT_TYPE, media);
     response
 }
-
-/// Maximum length of the name of a field manager.
-const MAX_MANAGER: usize = 128;
 
 /// Returns the default field manager of a client: the first word of its `User-Agent`.
 fn agent(headers: &HeaderMap) -> String {
@@ -344,7 +354,7 @@ fn media_type(headers: &HeaderMap) -> &str {
 }
 
 fn decode(headers: &HeaderMap, bytes: &Bytes, kind: &str) -> Result<Decoded, Failure> {
-    body::decode(media_type(headers), bytes, kind)
+    body::decode(&media_type(headers).to_ascii_lowercase(), bytes, kind)
 }
 
 /// Parses the options of a delete request. An empty body has none.

@@ -252,6 +252,9 @@ impl Server {
         let manager = self.manager(call, part, subresource(call, part));
         let resource = &call.resource;
         let absent = self.store.get(&resource.collection, &call.key()).is_none();
+        if absent && part == Part::Main && object::name(&placed).is_empty() {
+            return Err(undeterminable(call.name.as_deref().unwrap_or("")));
+        }
         if absent && part == Part::Main {
             object::set_meta(&mut placed, "name", call.name.clone().unwrap_or_default());
             let new = ssa::create(resource, placed, &manager);
