@@ -214,9 +214,7 @@ mod tests {
         let copies = |count: usize| (0..count).map(copy).collect();
         assert!(patched(&object, copies(2)).is_ok());
         assert_eq!(patched(&object, copies(3)), Err(422));
-        let double = |number: usize| {
-            json!({"op": "copy", "from": "/data", "path": format!("/data/{number}")})
-        };
+        let double = |number: usize| json!({"op": "copy", "from": "/data", "path": format!("/data/{number}")});
         let doubled: Value = (0..60).map(double).collect();
         assert_eq!(patched(&json!({"data": {"a": "x"}}), doubled), Err(422));
     }

@@ -174,7 +174,7 @@ fn has_name_form(text: &str) -> bool {
         && text.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
 }
 
-/// Validates the name of an object of `resource`.
+/// Validates the name of a new object of `resource`, and the prefix of a generated name.
 pub(crate) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
     let rules = |text: &str| match resource.kind.as_str() {
         _ if resource.custom => subdomain_faults(text),
@@ -184,6 +184,19 @@ pub(crate) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
         _ => subdomain_faults(text),
     };
     let mut faults = Vec::new();
+    let prefix = object::meta(object, "generateName");
+    if !prefix.is_empty() {
+        // Compat: a dash at the end is not the end of the name.
+        let mut shown = prefix.to_owned();
+        if prefix.len() > 1 && prefix.ends_with('-') {
+            shown.truncate(prefix.len() - 1);
+            shown.pop();
+            shown.push('a');
+        }
+        for rule in rules(&shown) {
+            faults.push(Fault::invalid("metadata.generateName", &json!(prefix), &rule));
+        }
+    }
     let name = object::name(object);
     if name.is_empty() {
         faults.push(Fault::required("metadata.name", "name or generateName is required"));
@@ -216,6 +229,15 @@ mod tests {
             assert_eq!((is_label(name), is_subdomain(name)), (label, subdomain), "{name}");
         }
         assert!(!is_label(&"a".repeat(64)));
+    }
+
+    #[test]
+    fn prefixes_of_generated_names_are_validated() {
+        let pods = crate::resource::builtin::by_plural("pods");
+        for (prefix, count) in [("a-", 0), ("a", 0), ("-", 1), ("p.", 1), ("ä-", 0), ("--", 0)] {
+            let object = json!({"metadata": {"name": "a", "generateName": prefix}});
+            assert_eq!(check(&pods, &object).len(), count, "{prefix}");
+        }
     }
 
     #[test]

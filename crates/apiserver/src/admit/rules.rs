@@ -12,6 +12,7 @@ mod priority;
 mod rbac;
 mod selector;
 mod service;
+pub(super) mod status;
 mod workload;
 
 use serde_json::Value;

@@ -27,9 +27,14 @@ const SERVED: [&str; 3] =
     ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 /// Returns the first served format in the `Accept` header. Fails if kube-apiserver serves none of them.
+/// `is_list` is known for requests that read.
 ///
 /// Compat: every answer is JSON, also for a client that asks for YAML or protobuf.
-pub(super) fn shape(headers: &HeaderMap, resource: &Resource) -> Result<Shape, Failure> {
+pub(super) fn shape(
+    headers: &HeaderMap,
+    resource: &Resource,
+    is_list: Option<bool>,
+) -> Result<Shape, Failure> {
     let mut all = accepted(headers).peekable();
     if all.peek().is_none() {
         return Ok(Shape::Plain);
@@ -54,6 +59,20 @@ pub(super) fn shape(headers: &HeaderMap, resource: &Resource) -> Result<Shape, F
         let is_json = matches!(kind, "application/json" | "*/*" | "application/*");
         match parts.iter().find_map(|part| part.strip_prefix("as=")) {
             Some("Table") if of_meta && is_json => return Ok(Shape::Table),
+            Some("PartialObjectMetadata") if of_meta && is_json && is_list == Some(true) => {
+                let list = &resource.list_kind;
+                return Err(Failure::not_acceptable(&format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list \
+                     (*v1.{list})"
+                )));
+            }
+            Some("PartialObjectMetadataList") if of_meta && is_json && is_list == Some(false) => {
+                let kind = &resource.kind;
+                return Err(Failure::not_acceptable(&format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a \
+                     list (*v1.{kind})"
+                )));
+            }
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta && is_json => {
                 return Ok(Shape::Meta);
             }
@@ -287,7 +306,7 @@ mod tests {
     fn asked(accept: &str) -> Option<Shape> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        shape(&headers, &crate::resource::builtin::by_plural("pods")).ok()
+        shape(&headers, &crate::resource::builtin::by_plural("pods"), None).ok()
     }
 
     fn warnings(texts: &[&str]) -> Vec<String> {

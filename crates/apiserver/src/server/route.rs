@@ -158,11 +158,15 @@ impl Server {
             .find(&located.group, &located.version, &located.resource)
             .ok_or_else(|| unknown(&located.group))?;
         check_scope(&resource, &located, &parts.method)?;
+        let query = query::parse(parts.uri.query().unwrap_or(""))?;
+        let is_read = parts.method == Method::GET && !query.watch;
         let shape = match located.subresource.as_deref() {
             Some("log" | "exec" | "attach" | "portforward") => Shape::Plain,
-            _ => answer::shape(&parts.headers, &resource)?,
+            _ => {
+                let is_list = is_read.then_some(located.name.is_none());
+                answer::shape(&parts.headers, &resource, is_list)?
+            }
         };
-        let query = query::parse(parts.uri.query().unwrap_or(""))?;
         check_options(parts, &query)?;
         let manager = query.field_manager.clone().filter(|manager| !manager.is_empty());
         let manager = manager.unwrap_or_else(|| agent(&parts.headers));

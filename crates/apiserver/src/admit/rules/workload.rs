@@ -158,6 +158,11 @@ pub(super) fn budget(new: &Value) -> Vec<Fault> {
             faults.extend(amount(value, &format!("spec.{field}")));
         }
     }
+    let policy = object::text(new, &["spec", "unhealthyPodEvictionPolicy"]);
+    if !matches!(policy, "" | "AlwaysAllow" | "IfHealthyBudget") {
+        let known = ["AlwaysAllow", "IfHealthyBudget"];
+        faults.push(Fault::not_supported("spec.unhealthyPodEvictionPolicy", policy, &known));
+    }
     faults
 }
 
