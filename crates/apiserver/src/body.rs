@@ -78,7 +78,7 @@ pub(crate) fn any_json(bytes: &[u8]) -> Result<Decoded, serde_json::Error> {
     let node = Node { path: FieldPath::Root, duplicates: &mut duplicates };
     let value = node.deserialize(&mut reader)?;
     reader.end()?;
-    let notes = duplicates.into_vec().into_iter().map(|path| format!("duplicate field \"{path}\""));
+    let notes = duplicates.into_vec().into_iter().map(|path| format!("duplicate field {path:?}"));
     Ok(Decoded { value, notes: notes.collect() })
 }
 
@@ -109,13 +109,25 @@ fn yaml_value(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Value, E
 fn set_again(error: &Error) -> Option<String> {
     let Error::DuplicateMappingKey { key, location } = error else { return None };
     let (line, key) = (location.line(), key.as_deref().unwrap_or_default());
-    Some(format!("yaml: unmarshal errors:\n  line {line}: key \"{key}\" already set in map"))
+    Some(format!("{YAML_NOTE}line {line}: key {key:?} already set in map"))
 }
 
-/// Returns the note about the first key that a map of an applied object has twice.
-pub(crate) fn repeated_key(bytes: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    set_again(&yaml_value(text, DuplicateKeyPolicy::Error).err()?)
+/// Start of a note about YAML, which warnings do not have.
+pub(crate) const YAML_NOTE: &str = "yaml: unmarshal errors:\n  ";
+
+/// Reads an applied object, in JSON or YAML. The notes are those about YAML.
+pub(crate) fn applied(bytes: &[u8], kind: &str) -> Result<Decoded, Failure> {
+    let Ok(read @ Decoded { value: Value::Object(_), .. }) = any_json(bytes) else {
+        return decode("application/yaml", bytes, kind).map_err(|failure| {
+            Failure::bad_request(format!("error decoding YAML: {}", failure.message))
+        });
+    };
+    if read.notes.is_empty() {
+        return Ok(read);
+    }
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let error = yaml_value(text, DuplicateKeyPolicy::Error).err();
+    Ok(Decoded { notes: error.as_ref().and_then(set_again).into_iter().collect(), ..read })
 }
 
 /// Maximum depth of a YAML body. The parser calls itself for each level.

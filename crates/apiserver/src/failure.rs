@@ -451,9 +451,14 @@ impl Failure {
         )
     }
 
-    /// 406: no answer has a media type that the client accepts.
+    /// 406: no answer has a form that the client accepts.
     pub(crate) fn not_acceptable(why: &str) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", why)
+    }
+
+    /// 406: no answer has a media type that the client accepts.
+    pub(crate) fn unproduced(why: &str) -> Self {
+        Self::not_acceptable(why).without_details()
     }
 
     /// 408: the client sends the body of its request too slowly.

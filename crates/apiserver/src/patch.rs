@@ -58,7 +58,7 @@ pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Note
         "application/merge-patch+json" => map(Patch::Merge),
         "application/strategic-merge-patch+json" if !resource.custom => map(Patch::Strategic),
         "application/apply-patch+yaml" => {
-            applied(body, resource).map(|value| (Patch::Apply(value), Vec::new()))
+            body::applied(body, &resource.kind).map(|read| (Patch::Apply(read.value), read.notes))
         }
         "application/strategic-merge-patch+json" => Err(Failure::media_type(CUSTOM_TYPES)),
         _ => Err(Failure::patch_type()),
@@ -100,17 +100,7 @@ fn unknown_fields(list: &Value) -> Vec<String> {
             unknown.add(root.index(at).key(field));
         }
     }
-    unknown.into_vec().into_iter().map(|path| format!("unknown field \"{path}\"")).collect()
-}
-
-/// Decodes an applied object, in JSON or YAML.
-fn applied(bytes: &[u8], resource: &Resource) -> Result<Value, Failure> {
-    if let Ok(value @ Value::Object(_)) = serde_json::from_slice(bytes) {
-        return Ok(value);
-    }
-    body::decode("application/yaml", bytes, &resource.kind).map(|read| read.value).map_err(
-        |failure| Failure::bad_request(format!("error decoding YAML: {}", failure.message)),
-    )
+    unknown.into_vec().into_iter().map(|path| format!("unknown field {path:?}")).collect()
 }
 
 /// Returns the object after a patch other than server-side apply.

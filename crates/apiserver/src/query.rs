@@ -108,7 +108,9 @@ impl Query {
         let is_printed = |c: char| c == ' ' || !(c.is_control() || c.is_whitespace());
         if let Some((at, c)) = manager.char_indices().find(|(_, c)| !is_printed(*c)) {
             let rule = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
-            faults.push(Fault::invalid(PLACE, &manager.into(), &rule));
+            let mut fault = Fault::invalid(PLACE, &manager.into(), &rule);
+            fault.message = fault.message.replace("\\u00", "\\x");
+            faults.push(fault);
         }
         faults.extend(self.bad_dry_run.as_deref().map(unknown_dry_run));
         let known = ["", "Ignore", "Strict", "Warn"];

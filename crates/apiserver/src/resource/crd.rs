@@ -106,6 +106,9 @@ fn check(crd: &Value) -> Vec<Fault> {
         faults
             .extend(label_fault(format!("spec.versions[{number}].name"), text(version, &["name"])));
     }
+    // Compat: the name of the first version is also the value of an old field.
+    let first = versions(crd).next().map_or("v1", |version| text(version, &["name"]));
+    faults.extend(label_fault("spec.version".to_owned(), first));
     let names: BTreeSet<&str> = versions(crd).map(|version| text(version, &["name"])).collect();
     if names.len() != versions(crd).count() {
         let rule = "must contain unique version names";

@@ -45,11 +45,15 @@ pub(super) fn shape(
         media == "*/*" || SERVED.contains(&media)
     };
     if !resource.custom && !accepted(headers).any(is_known) {
-        return Err(Failure::not_acceptable(&format!(
-            "406: Not Acceptable\n\nAvailable representations: {}",
+        let streams =
+            ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+        let streams = if is_list == Some(true) { streams } else { "" };
+        return Err(Failure::unproduced(&format!(
+            "406: Not Acceptable\n\nAvailable representations: {}{streams}",
             SERVED.join(", ")
         )));
     }
+    let package = resource.group.split('.').next().filter(|it| !it.is_empty()).unwrap_or("core");
     let mut is_served = false;
     for media in all {
         let parts: Vec<&str> = media.split(';').map(str::trim).collect();
@@ -63,14 +67,14 @@ pub(super) fn shape(
                 let list = &resource.list_kind;
                 return Err(Failure::not_acceptable(&format!(
                     "you requested PartialObjectMetadata, but the requested object is a list \
-                     (*v1.{list})"
+                     (*{package}.{list})"
                 )));
             }
             Some("PartialObjectMetadataList") if of_meta && is_json && is_list == Some(false) => {
                 let kind = &resource.kind;
                 return Err(Failure::not_acceptable(&format!(
                     "you requested PartialObjectMetadataList, but the requested object is not a \
-                     list (*v1.{kind})"
+                     list (*{package}.{kind})"
                 )));
             }
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta && is_json => {

@@ -214,13 +214,12 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let (patch, given) = patch::read(media, body, &call.resource)?;
         if let patch::Patch::Apply(applied) = &patch {
-            // Compat: only strict validation notes keys that are given twice.
             let is_strict = call.query.field_validation == "Strict";
-            if let Some(note) = is_strict.then(|| body::repeated_key(body)).flatten() {
+            if let Some(note) = given.first().filter(|_| is_strict) {
                 let why = "error strict decoding YAML: error converting YAML to JSON";
                 return Err(Failure::bad_request(format!("{why}: {note}")));
             }
-            return self.apply(call, applied, part).await;
+            return self.apply(call, applied, &given, part).await;
         }
         let owners = Owners::Record(subresource(call, part));
         self.change(call, part, owners, &given, |current| {
@@ -244,6 +243,7 @@ impl Server {
         &self,
         call: &Call,
         applied: &Value,
+        objections: &[String],
         part: Part,
     ) -> Result<Response<Body>, Failure> {
         check_applied(call, applied)?;
@@ -258,13 +258,13 @@ impl Server {
         if absent && part == Part::Main {
             object::set_meta(&mut placed, "name", call.name.clone().unwrap_or_default());
             let new = ssa::create(resource, placed, &manager);
-            match self.store_new(call, new, &[], Owners::Written).await {
+            match self.store_new(call, new, objections, Owners::Written).await {
                 // Another request has created the object meanwhile.
                 Err(failure) if failure.is_exists() => {}
                 made => return made,
             }
         }
-        self.change(call, part, Owners::Written, &[], |current| {
+        self.change(call, part, Owners::Written, objections, |current| {
             ssa::apply(resource, current, applied, &manager, call.query.force)
         })
         .await
@@ -389,7 +389,7 @@ fn keep_finalizers(call: &Call, old: &Value, new: &mut Value) {
 
 /// Returns what strict decoding objects to.
 fn notes(objections: &[String], admitted: &Admitted) -> Vec<String> {
-    let unknown = admitted.unknown.iter().map(|one| format!("unknown field \"{one}\""));
+    let unknown = admitted.unknown.iter().map(|one| format!("unknown field {one:?}"));
     objections.iter().cloned().chain(unknown).take(MAX_PATHS).collect()
 }
 
@@ -408,7 +408,8 @@ fn strict(call: &Call, notes: &[String]) -> Result<(), Failure> {
 
 fn warn(call: &Call, notes: &[String], response: &mut Response<Body>) {
     if matches!(call.query.field_validation.as_str(), "Warn" | "") {
-        let notes: Vec<&str> = notes.iter().map(String::as_str).collect();
+        let notes: Vec<&str> =
+            notes.iter().map(|note| note.strip_prefix(body::YAML_NOTE).unwrap_or(note)).collect();
         answer::warn(response, &notes);
     }
 }

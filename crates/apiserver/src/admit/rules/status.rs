@@ -17,13 +17,6 @@ fn counts(resource: &Resource) -> &'static [&'static str] {
             "unavailableReplicas",
             "collisionCount",
         ],
-        "ReplicaSet" => &[
-            "replicas",
-            "fullyLabeledReplicas",
-            "readyReplicas",
-            "availableReplicas",
-            "observedGeneration",
-        ],
         "DaemonSet" => &[
             "currentNumberScheduled",
             "numberMisscheduled",
@@ -57,9 +50,7 @@ pub(in crate::admit) fn check(resource: &Resource, new: &Value, old: Option<&Val
     };
     if counts.contains(&"replicas") {
         let rule = "cannot be greater than status.replicas";
-        for field in
-            ["fullyLabeledReplicas", "updatedReplicas", "readyReplicas", "availableReplicas"]
-        {
+        for field in ["updatedReplicas", "readyReplicas", "availableReplicas"] {
             limit(field, "replicas", rule);
         }
         limit("availableReplicas", "readyReplicas", "cannot be greater than readyReplicas");
