@@ -95,7 +95,7 @@ bench-fleet: dist ## Roll out to 1,000 nodes on a real kube-apiserver, with the 
 
 fuzz: ## Fuzz the Ignition parser and the requests of both servers for a minute each; needs cargo-fuzz and a nightly toolchain
 	for target in read request api_request api_body api_patch api_selector api_expression api_column; do \
-		(cd fuzz && cargo +nightly fuzz run $$target -- -max_total_time=60) || exit 1; done
+		(cd fuzz && cargo +nightly fuzz run $$target -- -max_total_time=60 -max_len=131072) || exit 1; done
 
 dist: ## Build the release binary; on x86-64 with a layout from the profile of its processes
 	$(CARGO) build --profile dist --package mco

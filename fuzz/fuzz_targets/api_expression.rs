@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
 #[path = "../../crates/apiserver/tests/it/request_rules.rs"]
 #[allow(dead_code, reason = "each target checks one rule")]
@@ -16,4 +16,9 @@ thread_local! {
 
 fuzz_target!(|raw: &[u8]| {
     API.with(|api| api.check_expression(&String::from_utf8_lossy(raw)));
+});
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, number: u32| {
+    let seeded = request_rules::seed(request_rules::EXPRESSIONS, data, number);
+    seeded.unwrap_or_else(|| fuzzer_mutate(data, size, max_size))
 });

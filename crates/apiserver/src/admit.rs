@@ -305,6 +305,9 @@ fn validate(
     let mut unknown = Vec::new();
     if !resource.custom {
         faults.extend(rules::check(resource, new, old));
+        if part == Part::Status {
+            faults.extend(rules::status::check(resource, new, old));
+        }
     }
     if let Some(schema) = &resource.schema {
         unknown = schema::prune::prune(schema, new);

@@ -4,15 +4,20 @@ use std::fmt::{self, Write as _};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_saphyr::{DuplicateKeyPolicy, Error};
 
-use crate::{failure::Failure, field_path::FieldPath, types::proto};
+use crate::{
+    failure::Failure,
+    field_path::{FieldPath, FieldPaths},
+    types::proto,
+};
 
 /// A decoded body.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) value: Value,
-    /// Paths of the fields that are given twice. The last value counts.
-    pub(crate) duplicates: Vec<String>,
+    /// The objections of strict decoding: fields that are given twice, whose last value counts.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Decodes a body of the given media type.
@@ -23,7 +28,7 @@ pub(crate) fn decode(media: &str, bytes: &[u8], kind: &str) -> Result<Decoded, F
         "application/vnd.kubernetes.protobuf" => {
             let value =
                 proto::decode(bytes).map_err(|error| Failure::bad_request(error.to_string()));
-            Ok(Decoded { value: value?, duplicates: Vec::new() })
+            Ok(Decoded { value: value?, notes: Vec::new() })
         }
         _ => Err(Failure::media_type(
             "application/json, application/yaml, application/vnd.kubernetes.protobuf",
@@ -60,36 +65,79 @@ fn snippet(bytes: &[u8]) -> String {
 const SNIPPET: usize = 30;
 
 fn json(bytes: &[u8]) -> Result<Decoded, String> {
-    let mut duplicates = Vec::new();
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let read = Node { path: FieldPath::Root, duplicates: &mut duplicates }.deserialize(&mut reader);
-    let value = read.and_then(|value| reader.end().map(|()| value)).map_err(|error| {
+    let read = any_json(bytes).map_err(|error| {
         format!("couldn't get version/kind; json parse error: {}", explained(bytes, &error))
     })?;
-    object(value, duplicates)
+    object(read.value, read.notes)
+}
+
+/// Reads any JSON value.
+pub(crate) fn any_json(bytes: &[u8]) -> Result<Decoded, serde_json::Error> {
+    let mut duplicates = FieldPaths::default();
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let node = Node { path: FieldPath::Root, duplicates: &mut duplicates };
+    let value = node.deserialize(&mut reader)?;
+    reader.end()?;
+    let notes = duplicates.into_vec().into_iter().map(|path| format!("duplicate field {path:?}"));
+    Ok(Decoded { value, notes: notes.collect() })
 }
 
 fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let why = |error: Error| format!("yaml: {error}");
+    match yaml_value(text, DuplicateKeyPolicy::Error) {
+        Err(error) => {
+            let note = set_again(&error).ok_or_else(|| why(error))?;
+            object(yaml_value(text, DuplicateKeyPolicy::LastWins).map_err(why)?, vec![note])
+        }
+        Ok(value) => object(value, Vec::new()),
+    }
+}
+
+fn yaml_value(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Value, Error> {
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
         with_snippet: false,
+        duplicate_keys: duplicate_keys,
         budget: serde_saphyr::budget! { max_documents: 1, max_nodes: 250_000, max_depth: MAX_DEPTH },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
     };
-    let value = serde_saphyr::from_str_with_options::<Value>(text, options)
-        .map_err(|error| format!("yaml: {error}"))?;
-    object(value, Vec::new())
+    serde_saphyr::from_str_with_options(text, options)
+}
+
+/// Returns the note about a key that a YAML map has twice, if that is the error.
+fn set_again(error: &Error) -> Option<String> {
+    let Error::DuplicateMappingKey { key, location } = error else { return None };
+    let (line, key) = (location.line(), key.as_deref().unwrap_or_default());
+    Some(format!("{YAML_NOTE}line {line}: key {key:?} already set in map"))
+}
+
+/// Start of a note about YAML, which warnings do not have.
+pub(crate) const YAML_NOTE: &str = "yaml: unmarshal errors:\n  ";
+
+/// Reads an applied object, in JSON or YAML. The notes are those about YAML.
+pub(crate) fn applied(bytes: &[u8], kind: &str) -> Result<Decoded, Failure> {
+    let Ok(read @ Decoded { value: Value::Object(_), .. }) = any_json(bytes) else {
+        return decode("application/yaml", bytes, kind).map_err(|failure| {
+            Failure::bad_request(format!("error decoding YAML: {}", failure.message))
+        });
+    };
+    if read.notes.is_empty() {
+        return Ok(read);
+    }
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let error = yaml_value(text, DuplicateKeyPolicy::Error).err();
+    Ok(Decoded { notes: error.as_ref().and_then(set_again).into_iter().collect(), ..read })
 }
 
 /// Maximum depth of a YAML body. The parser calls itself for each level.
 const MAX_DEPTH: usize = 60;
 
-fn object(value: Value, duplicates: Vec<String>) -> Result<Decoded, String> {
+fn object(value: Value, notes: Vec<String>) -> Result<Decoded, String> {
     match value {
-        Value::Object(_) => Ok(Decoded { value, duplicates }),
+        Value::Object(_) => Ok(Decoded { value, notes }),
         // Compat: null is an object without fields.
-        Value::Null => Ok(Decoded { value: Value::Object(Map::new()), duplicates }),
+        Value::Null => Ok(Decoded { value: Value::Object(Map::new()), notes }),
         Value::Array(_) => Err(not_an_object("array")),
         Value::String(_) => Err(not_an_object("string")),
         Value::Bool(_) => Err(not_an_object("bool")),
@@ -131,7 +179,7 @@ pub(crate) fn explained(bytes: &[u8], error: &serde_json::Error) -> String {
 /// Reads one value and notes the fields that are given twice.
 struct Node<'a> {
     path: FieldPath<'a>,
-    duplicates: &'a mut Vec<String>,
+    duplicates: &'a mut FieldPaths,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -196,7 +244,7 @@ impl<'de> Visitor<'de> for Node<'_> {
             let node = Node { path, duplicates: &mut *self.duplicates };
             let value = map.next_value_seed(node)?;
             if out.contains_key(&key) {
-                self.duplicates.push(path.to_string());
+                self.duplicates.add(path);
             }
             out.insert(key, value);
         }
@@ -213,7 +261,25 @@ mod tests {
     fn fields_that_are_given_twice_are_noted() {
         let read = decode("", br#"{"a": {"b": 1, "b": 2}, "c": [{"d": 1, "d": 1}]}"#, "A").unwrap();
         assert_eq!(read.value, json!({"a": {"b": 2}, "c": [{"d": 1}]}));
-        assert_eq!(read.duplicates, ["a.b", "c[0].d"]);
+        assert_eq!(read.notes, ["duplicate field \"a.b\"", "duplicate field \"c[0].d\""]);
+        let text = b"kind: A\nkind: B\nc: {d: 1, d: 2}\n";
+        let read = decode("application/yaml", text, "A").unwrap();
+        assert_eq!(read.value, json!({"kind": "B", "c": {"d": 2}}));
+        let note = "yaml: unmarshal errors:\n  line 2: key \"kind\" already set in map";
+        assert_eq!(read.notes, [note]);
+    }
+
+    #[test]
+    fn many_fields_that_are_given_twice_are_not_all_kept() {
+        let same = r#""a": 1,"#.repeat(100_000);
+        let many: String = (0..1_000).map(|key| format!(r#""{key}": 1, "{key}": 2,"#)).collect();
+        let body = format!(r#"{{"{}": {{{same} {many} "b": 1}}}}"#, "k".repeat(1 << 20));
+        let notes = decode("", body.as_bytes(), "A").unwrap().notes;
+        assert!(notes.len() <= 100 && notes.iter().all(|note| note.len() <= 5000));
+        let body = format!("{{{same} {many} {same} \"b\": 1}}");
+        let notes = decode("", body.as_bytes(), "A").unwrap().notes;
+        assert_eq!(notes.len(), 100);
+        assert_eq!(notes[..2], ["duplicate field \"a\"", "duplicate field \"0\""]);
     }
 
     #[test]

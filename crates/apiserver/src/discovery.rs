@@ -134,6 +134,7 @@ pub(crate) fn parts(resource: &Resource) -> Vec<Part<'_>> {
             out.push(("binding", ("", "v1", "Binding"), &["create"]));
             out.push(("eviction", ("policy", "v1", "Eviction"), &["create"]));
         }
+        ("", "Namespace") => out.push(("finalize", ("", "v1", "Namespace"), &["update"])),
         ("", "ServiceAccount") => {
             let kind = ("authentication.k8s.io", "v1", "TokenRequest");
             out.push(("token", kind, &["create"]));

@@ -14,6 +14,8 @@ pub(crate) struct Failure {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) details: Option<Value>,
+    /// True if the answer is the message alone, as plain text.
+    pub(crate) is_plain: bool,
 }
 
 /// A validation error of one field, reported as a cause of the `Status`.
@@ -54,7 +56,17 @@ impl FaultKind {
     }
 }
 
+/// Number of validation errors after which no further ones are looked for, and their size.
+const MAX_FAULTS: usize = 100;
+const MAX_FAULTS_SIZE: usize = 1 << 20;
+
 impl Fault {
+    /// Returns true if there are as many errors as an answer shows.
+    pub(crate) fn are_enough(faults: &[Self]) -> bool {
+        let size = |fault: &Self| fault.field.len() + fault.message.len();
+        faults.len() >= MAX_FAULTS || faults.iter().map(size).sum::<usize>() > MAX_FAULTS_SIZE
+    }
+
     /// Builds the error for a missing required field.
     pub(crate) fn required(field: impl Into<String>, message: &str) -> Self {
         let message = if message.is_empty() {
@@ -147,7 +159,7 @@ pub(crate) fn shown(value: &Value) -> String {
 
 impl Failure {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, is_plain: false }
     }
 
     fn about(mut self, resource: &Resource, name: &str) -> Self {
@@ -179,6 +191,13 @@ impl Failure {
         failure
     }
 
+    /// 404: the path is outside the groups that are served.
+    pub(crate) fn no_page() -> Self {
+        let mut failure = Self::new(StatusCode::NOT_FOUND, "NotFound", "404 page not found\n");
+        failure.is_plain = true;
+        failure
+    }
+
     /// 404: the object does not exist.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", resource.qualified());
@@ -189,6 +208,11 @@ impl Failure {
     pub(crate) fn exists(resource: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified());
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+    }
+
+    /// Returns true if an object of the name already exists.
+    pub(crate) fn is_exists(&self) -> bool {
+        self.reason == "AlreadyExists"
     }
 
     /// 409: the object changed since the client read it.
@@ -267,6 +291,7 @@ impl Failure {
 
     /// 422: the object of a kind violates its rules.
     pub(crate) fn invalid_kind(group: &str, short: &str, name: &str, faults: &[Fault]) -> Self {
+        let faults = faults.get(..MAX_FAULTS).unwrap_or(faults);
         let listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
         let text = if let [only] = listed.as_slice() {
             only.clone()
@@ -412,6 +437,28 @@ impl Failure {
             "RequestEntityTooLarge",
             format!("Request entity too large: limit is {limit}"),
         )
+    }
+
+    /// 413: the JSON patch has too many operations.
+    pub(crate) fn too_many_operations(count: usize, most: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!(
+                "Request entity too large: The allowed maximum operations in a JSON patch is {most}, \
+                 got {count}"
+            ),
+        )
+    }
+
+    /// 406: no answer has a form that the client accepts.
+    pub(crate) fn not_acceptable(why: &str) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", why)
+    }
+
+    /// 406: no answer has a media type that the client accepts.
+    pub(crate) fn unproduced(why: &str) -> Self {
+        Self::not_acceptable(why).without_details()
     }
 
     /// 408: the client sends the body of its request too slowly.

@@ -44,7 +44,7 @@ mod tests {
         let table = kinds_table();
         for row in [
             "| core | Pod | all | `status` (get, patch, update), `binding` (create), `eviction` (create) |",
-            "| core | Namespace | create, delete, get, list, patch, update, watch | `status` (get, patch, update) |",
+            "| core | Namespace | create, delete, get, list, patch, update, watch | `status` (get, patch, update), `finalize` (update) |",
             "| `authorization.k8s.io` | SubjectAccessReview | create |  |",
         ] {
             assert!(table.contains(row), "{row}\n{table}");

@@ -1,5 +1,7 @@
 //! Evaluation of `ValidatingAdmissionPolicy` objects.
 
+use std::collections::{HashMap, HashSet};
+
 use ::cel::{Context, Value as Cel};
 use serde_json::{Value, json};
 
@@ -16,6 +18,8 @@ pub(crate) struct Request<'a> {
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub(crate) operation: &'static str,
     pub(crate) resource: &'a Resource,
+    /// All served versions of the resource.
+    pub(crate) versions: Vec<String>,
     pub(crate) subresource: &'a str,
     pub(crate) kind: Kind<'a>,
     pub(crate) name: &'a str,
@@ -54,9 +58,10 @@ const MAX_MESSAGE: usize = 5 * 1024;
 
 /// Returns true if the constraints of a policy, or of a binding, select the request.
 pub(crate) fn selects(constraints: &Value, request: &Request<'_>) -> bool {
+    let is_exact = text(constraints, &["matchPolicy"]) == "Exact";
     let any = |list: &str| {
         let rules = at(constraints, &[list]).and_then(Value::as_array);
-        rules.is_some_and(|rules| rules.iter().any(|rule| is_about(rule, request)))
+        rules.is_some_and(|rules| rules.iter().any(|rule| is_about(rule, is_exact, request)))
     };
     let is_limited = at(constraints, &["resourceRules"]).is_some();
     (any("resourceRules") || !is_limited)
@@ -83,7 +88,7 @@ fn has_labels(constraints: &Value, field: &str, objects: &[&Value]) -> bool {
     })
 }
 
-fn is_about(rule: &Value, request: &Request<'_>) -> bool {
+fn is_about(rule: &Value, is_exact: bool, request: &Request<'_>) -> bool {
     let has = |field: &str, wanted: &str| {
         let list = rule.get(field).and_then(Value::as_array).into_iter().flatten();
         list.filter_map(Value::as_str).any(|one| one == "*" || one == wanted)
@@ -103,8 +108,9 @@ fn is_about(rule: &Value, request: &Request<'_>) -> bool {
     let names = rule.get("resourceNames").and_then(Value::as_array);
     let is_named =
         names.is_none_or(|names| names.is_empty() || names.contains(&json!(request.name)));
-    // Equivalent versions match too, and all versions of a kind here are equivalent.
-    let is_version = has("apiVersions", version) || text(rule, &["matchPolicy"]) != "Exact";
+    // All served versions of a resource are equivalent.
+    let is_version = has("apiVersions", version)
+        || (!is_exact && request.versions.iter().any(|version| has("apiVersions", version)));
     has("operations", request.operation)
         && has("apiGroups", group)
         && is_version
@@ -153,29 +159,26 @@ pub(crate) fn evaluate(
         ("params", parameter),
         ("namespaceObject", request.namespace),
     ];
-    let mut context = cel::context(&variables);
+    let context = cel::context(&variables);
     match meets_conditions(spec, &context, programs) {
         Ok(true) => {}
         Ok(false) => return None,
         Err(why) => return failed(why),
     }
-    let mut budget = Budget::of_object();
-    if let Err(why) = add_variables(spec, &mut context, programs, &mut budget) {
-        return failed(why);
-    }
+    let mut evaluation = Evaluation::new(spec, context, programs);
     let validations = at(spec, &["validations"]).and_then(Value::as_array);
     let validations: Vec<&Value> = validations.into_iter().flatten().collect();
     let mut results = Vec::new();
     for validation in &validations {
         // All are evaluated before the first refusal is explained, because they share a budget.
-        match run(text(validation, &["expression"]), &context, programs, &mut budget) {
+        match evaluation.run(text(validation, &["expression"])) {
             Err(Failed::OutOfBudget) => return failed(OUT_OF_BUDGET.to_owned()),
             result => results.push(result),
         }
     }
     validations.iter().zip(results).find_map(|(validation, result)| match result {
         Ok(Cel::Bool(true)) => None,
-        Ok(_) => match explanation(validation, &context, programs, &mut budget) {
+        Ok(_) => match explanation(validation, &mut evaluation) {
             Ok(message) => Some(Denial { message, reason: reason(text(validation, &["reason"])) }),
             Err(why) => failed(format!("failed messageExpression: {why}")),
         },
@@ -183,6 +186,85 @@ pub(crate) fn evaluate(
             let expression = text(validation, &["expression"]).trim();
             failed(format!("expression '{expression}' resulted in error: {}", why.why()))
         }
+    })
+}
+
+/// The evaluation of a policy's expressions, which share a budget and the policy's variables. A variable
+/// is evaluated once, before the first expression that names it.
+struct Evaluation<'a> {
+    /// Names and expressions of the variables. Each may use those before it.
+    written: Vec<(&'a str, &'a str)>,
+    context: Context<'static, 'static>,
+    programs: &'a Programs,
+    budget: Budget,
+    values: HashMap<String, Cel>,
+    failures: HashMap<&'a str, String>,
+}
+
+impl<'a> Evaluation<'a> {
+    fn new(spec: &'a Value, context: Context<'static, 'static>, programs: &'a Programs) -> Self {
+        let variables = at(spec, &["variables"]).and_then(Value::as_array).into_iter().flatten();
+        let written = variables.map(|one| (text(one, &["name"]), text(one, &["expression"])));
+        Self {
+            written: written.collect(),
+            context,
+            programs,
+            budget: Budget::of_object(),
+            values: HashMap::new(),
+            failures: HashMap::new(),
+        }
+    }
+
+    /// Evaluates an expression.
+    fn run(&mut self, expression: &str) -> Result<Cel, Failed> {
+        let needed = self.needed(expression);
+        for (name, expression) in &needed {
+            if self.values.contains_key(*name) || self.failures.contains_key(name) {
+                continue;
+            }
+            match run(expression, &self.context, self.programs, &mut self.budget) {
+                Ok(value) => {
+                    self.values.insert((*name).to_owned(), value);
+                    self.context.add_variable_from_value("variables", self.values.clone());
+                }
+                Err(Failed::OutOfBudget) => return Err(Failed::OutOfBudget),
+                Err(why) => {
+                    let why = why.why();
+                    let why = format!("composited variable \"{name}\" fails to evaluate: {why}");
+                    self.failures.insert(name, why);
+                }
+            }
+        }
+        let result = run(expression, &self.context, self.programs, &mut self.budget);
+        let failure = needed.iter().find_map(|(name, _)| self.failures.get(name));
+        match (result, failure) {
+            (Err(Failed::Expression(_)), Some(why)) => Err(Failed::Expression(why.clone())),
+            (result, _) => result,
+        }
+    }
+
+    /// Returns the variables that an expression names, and those that they name, in order.
+    fn needed(&self, expression: &str) -> Vec<(&'a str, &'a str)> {
+        let mut names: HashSet<&str> = variables_of(expression).collect();
+        let mut out = Vec::new();
+        for (name, expression) in self.written.iter().rev() {
+            if names.contains(name) {
+                names.extend(variables_of(expression));
+                out.push((*name, *expression));
+            }
+        }
+        out.reverse();
+        out
+    }
+}
+
+/// Returns the names of the variables in an expression, perhaps with some that are only in its strings.
+fn variables_of(expression: &str) -> impl Iterator<Item = &str> {
+    expression.split("variables").skip(1).filter_map(|rest| {
+        let rest = rest.trim_start().strip_prefix('.')?.trim_start();
+        let rest = rest.strip_prefix('?').unwrap_or(rest).trim_start();
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        rest.get(..end.unwrap_or(rest.len()))
     })
 }
 
@@ -228,34 +310,14 @@ fn meets_conditions(
     }
 }
 
-/// Adds the variables that a policy defines, each of which may use those before.
-fn add_variables(
-    spec: &Value,
-    context: &mut Context<'_, '_>,
-    programs: &Programs,
-    budget: &mut Budget,
-) -> Result<(), String> {
-    let variables = at(spec, &["variables"]).and_then(Value::as_array);
-    let mut values = std::collections::HashMap::new();
-    for variable in variables.into_iter().flatten() {
-        let expression = text(variable, &["expression"]);
-        let value = run(expression, context, programs, budget).map_err(Failed::why)?;
-        values.insert(text(variable, &["name"]).to_owned(), value);
-        context.add_variable_from_value("variables", values.clone());
-    }
-    Ok(())
-}
-
 /// Returns the message of a refusal. Fails if the expressions are out of budget.
 fn explanation(
     validation: &Value,
-    context: &Context<'_, '_>,
-    programs: &Programs,
-    budget: &mut Budget,
+    evaluation: &mut Evaluation<'_>,
 ) -> Result<String, &'static str> {
     let written = text(validation, &["messageExpression"]);
     if !written.trim().is_empty() {
-        match run(written, context, programs, budget) {
+        match evaluation.run(written) {
             Ok(Cel::String(message)) => {
                 let message = message.trim();
                 if !message.is_empty() && message.len() <= MAX_MESSAGE && !message.contains('\n') {
@@ -302,6 +364,7 @@ mod tests {
         let request = Request {
             operation: "CREATE",
             resource: &resource,
+            versions: vec!["v1".to_owned()],
             subresource: "",
             kind: Kind::of(&resource),
             name: "a",
@@ -345,6 +408,37 @@ mod tests {
                 json!({"variables": [{"name": "n", "expression": "size(object.data)"}],
                     "validations": [{"expression": "variables.n > 1", "message": "few"}]}),
                 Some("few"),
+            ),
+            (
+                json!({"variables": [{"name": "bad", "expression": "object.spec.x"},
+                    {"name": "n", "expression": "size(object.data)"},
+                    {"name": "m", "expression": "variables.n + 1"}],
+                    "validations": [{"expression": "variables.m > 2", "message": "few"}]}),
+                Some("few"),
+            ),
+            (
+                json!({"variables": [{"name": "bad", "expression": "object.spec.x"}],
+                    "validations": [{"expression": "variables.bad == 1"}]}),
+                Some(
+                    "expression 'variables.bad == 1' resulted in error: composited variable \"bad\" \
+                     fails to evaluate: No such key: spec",
+                ),
+            ),
+            (
+                json!({"variables": [{"name": "bad", "expression": "object.spec.x"}],
+                    "validations": [{"expression": "true || variables.bad == 1"}]}),
+                None,
+            ),
+            (
+                json!({"matchConstraints": {"matchPolicy": "Exact", "resourceRules": [
+                    {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["v2"],
+                     "resources": ["*"]}]}, "validations": [{"expression": "false"}]}),
+                None,
+            ),
+            (
+                json!({"validations": [{"expression": "['a', 'b'].join('-') != 'a-b'",
+                    "messageExpression": "['a', 'b'].join()"}]}),
+                Some("ab"),
             ),
             (
                 json!({"failurePolicy": "Ignore",

@@ -4,6 +4,9 @@ use percent_encoding::percent_decode_str;
 
 use crate::failure::{Failure, Fault};
 
+/// Maximum length of the name of a field manager.
+pub(crate) const MAX_MANAGER: usize = 128;
+
 /// The options of a request. Unknown options are ignored, as Kubernetes does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the wire format")]
@@ -12,6 +15,8 @@ pub(crate) struct Query {
     pub(crate) bookmarks: bool,
     pub(crate) send_initial: bool,
     pub(crate) force: bool,
+    /// True if `force` is given, with any value.
+    pub(crate) has_force: bool,
     pub(crate) dry_run: bool,
     /// True if the list must have exactly the requested resourceVersion.
     pub(crate) exact: bool,
@@ -26,7 +31,7 @@ pub(crate) struct Query {
     pub(crate) include_object: String,
     pub(crate) grace_period: Option<i64>,
     /// A value of `dryRun` that is not supported.
-    pub(crate) bad_dry_run: String,
+    pub(crate) bad_dry_run: Option<String>,
     pub(crate) version_match: String,
     pub(crate) propagation: String,
     pub(crate) orphans: Option<bool>,
@@ -42,10 +47,12 @@ pub(crate) fn parse(query: &str) -> Result<Query, Failure> {
             "watch" => out.watch = flag(&value),
             "allowWatchBookmarks" => out.bookmarks = flag(&value),
             "sendInitialEvents" => out.send_initial = flag(&value),
-            "force" => out.force = flag(&value),
+            "force" => {
+                out.has_force = true;
+                out.force = flag(&value);
+            }
             "dryRun" if value == "All" => out.dry_run = true,
-            "dryRun" if value.is_empty() => {}
-            "dryRun" => out.bad_dry_run = value,
+            "dryRun" => out.bad_dry_run = Some(value),
             "propagationPolicy" => out.propagation = value,
             "orphanDependents" => out.orphans = Some(flag(&value)),
             "resourceVersion" => out.resource_version = Some(value).filter(|v| !v.is_empty()),
@@ -61,7 +68,7 @@ pub(crate) fn parse(query: &str) -> Result<Query, Failure> {
             }
             "continue" => out.continue_token = value,
             "timeoutSeconds" => out.timeout_seconds = number(&value)?,
-            "fieldManager" => out.field_manager = Some(value).filter(|v| !v.is_empty()),
+            "fieldManager" => out.field_manager = Some(value),
             "fieldValidation" => out.field_validation = value,
             "includeObject" => out.include_object = value,
             "gracePeriodSeconds" => out.grace_period = number(&value)?,
@@ -83,19 +90,34 @@ impl Query {
         })
     }
 
-    /// Validates the options of a write.
-    pub(crate) fn check_write(&self) -> Result<(), Fault> {
-        if !self.bad_dry_run.is_empty() {
-            let mut fault = Fault::not_supported("dryRun", "", &["All"]);
-            fault.message =
-                format!("Unsupported value: [\"{}\"]: supported values: \"All\"", self.bad_dry_run);
-            return Err(fault);
+    /// Validates the options of a write. `is_apply` is none for all but patches.
+    pub(crate) fn check_write(&self, is_apply: Option<bool>) -> Vec<Fault> {
+        const PLACE: &str = "fieldManager";
+        let mut faults = Vec::new();
+        if is_apply == Some(false) && self.has_force {
+            faults.push(Fault::forbidden("force", "may not be specified for non-apply patch"));
         }
+        let manager = self.field_manager.as_deref();
+        if is_apply == Some(true) && manager == Some("") {
+            faults.push(Fault::required(PLACE, "is required for apply patch"));
+        }
+        let manager = manager.unwrap_or_default();
+        if manager.len() > MAX_MANAGER {
+            faults.push(Fault::too_long(PLACE, MAX_MANAGER));
+        }
+        let is_printed = |c: char| c == ' ' || !(c.is_control() || c.is_whitespace());
+        if let Some((at, c)) = manager.char_indices().find(|(_, c)| !is_printed(*c)) {
+            let rule = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+            let mut fault = Fault::invalid(PLACE, &manager.into(), &rule);
+            fault.message = fault.message.replace("\\u00", "\\x");
+            faults.push(fault);
+        }
+        faults.extend(self.bad_dry_run.as_deref().map(unknown_dry_run));
         let known = ["", "Ignore", "Strict", "Warn"];
         if !known.contains(&self.field_validation.as_str()) {
-            return Err(Fault::not_supported("fieldValidation", &self.field_validation, &known));
+            faults.push(Fault::not_supported("fieldValidation", &self.field_validation, &known));
         }
-        Ok(())
+        faults
     }
 
     /// Validates the options of a watch.
@@ -144,6 +166,13 @@ impl Query {
     }
 }
 
+/// Returns the error for a value of `dryRun` that is not known.
+pub(crate) fn unknown_dry_run(value: &str) -> Fault {
+    let mut fault = Fault::not_supported("dryRun", "", &["All"]);
+    fault.message = format!("Unsupported value: [\"{value}\"]: supported values: \"All\"");
+    fault
+}
+
 fn decoded(text: &str) -> Result<String, Failure> {
     let spaced = text.replace('+', " ");
     percent_decode_str(&spaced)
@@ -182,7 +211,16 @@ mod tests {
     #[test]
     fn invalid_options_are_rejected() {
         assert!(parse("limit=x").is_err());
-        assert!(parse("dryRun=Some").unwrap().check_write().is_err());
+        for (query, is_apply) in [
+            ("dryRun=Some", None),
+            ("dryRun=", None),
+            ("force=true", Some(false)),
+            ("fieldManager=", Some(true)),
+            ("fieldManager=a%00b", Some(true)),
+        ] {
+            assert_eq!(parse(query).unwrap().check_write(is_apply).len(), 1, "{query}");
+        }
+        assert!(parse("fieldManager=a+b&force=true").unwrap().check_write(Some(true)).is_empty());
         assert!(parse("resourceVersion=x").unwrap().version().is_err());
     }
 }

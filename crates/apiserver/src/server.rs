@@ -86,6 +86,9 @@ pub(crate) struct Server {
     /// Held while a definition is stored and the catalog updated, so that the catalog matches the
     /// stored definitions.
     definitions: tokio::sync::Mutex<()>,
+    /// Held for reading from the last check of the namespace and the definition of a new object until
+    /// the object is stored, and for writing while one of them is removed.
+    removals: tokio::sync::RwLock<()>,
     /// Time of the last removal of expired events, in seconds.
     expired_at: std::sync::atomic::AtomicI64,
     /// Ends the watches when the server stops.
@@ -180,6 +183,7 @@ impl Server {
             on_denied,
             evictions: tokio::sync::Mutex::default(),
             definitions: tokio::sync::Mutex::default(),
+            removals: tokio::sync::RwLock::default(),
             expired_at: std::sync::atomic::AtomicI64::new(0),
             stop: tokio_util::sync::CancellationToken::new(),
             outage: Outage::default(),

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use disk::Committer;
 pub(crate) use disk::OpenError;
 use encode::prepare;
-pub(crate) use encode::{stamped, unstored};
+pub(crate) use encode::{MAX_DEPTH, stamped, unstored};
 pub(crate) use object::{Head, Object};
 use owners::{Owners, Place};
 
@@ -149,6 +149,9 @@ impl Collection {
         }
     }
 }
+
+/// Maximum number of changes that a watch reads at once.
+const MAX_CHANGES: usize = 256;
 
 #[derive(Debug)]
 struct State {
@@ -274,7 +277,7 @@ impl Store {
         Ok(objects.into_values().map(Arc::clone).collect())
     }
 
-    /// Returns the changes of a collection after `version`, and the version up to which they are
+    /// Returns the next changes of a collection after `version`, and the version up to which they are
     /// complete.
     pub(crate) fn since(
         &self,
@@ -291,7 +294,12 @@ impl Store {
             return Err(TooOld { oldest: collection.log_start });
         }
         let from = collection.log.partition_point(|change| change.object.version <= version);
-        Ok((collection.log.range(from..).cloned().collect(), state.version))
+        let left = collection.log.len() - from;
+        let changes: Vec<Change> =
+            collection.log.range(from..).take(MAX_CHANGES).cloned().collect();
+        let last = changes.last().filter(|_| left > MAX_CHANGES);
+        let complete = last.map_or(state.version, |last| last.object.version);
+        Ok((changes, complete))
     }
 
     /// Returns a receiver that is notified when a collection changes.

@@ -12,6 +12,9 @@ const MAX_ANNOTATIONS: usize = 256 * 1024;
 pub(super) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (key, value) in entries(object, "labels") {
+        if Fault::are_enough(&faults) {
+            break;
+        }
         for rule in name::qualified_faults(key) {
             faults.push(Fault::invalid("metadata.labels", &json!(key), &rule));
         }
@@ -22,6 +25,9 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
     let mut size = 0;
     for (key, value) in entries(object, "annotations") {
         size += key.len() + value.as_str().map_or(0, str::len);
+        if Fault::are_enough(&faults) {
+            continue;
+        }
         for rule in name::qualified_faults(&key.to_ascii_lowercase()) {
             faults.push(Fault::invalid("metadata.annotations", &json!(key), &rule));
         }
@@ -45,6 +51,9 @@ fn owners(object: &Value) -> Vec<Fault> {
     let list = object::at(object, &["metadata", "ownerReferences"]);
     let references = list.and_then(Value::as_array).into_iter().flatten();
     for reference in references {
+        if Fault::are_enough(&faults) {
+            break;
+        }
         let of = |field| object::text(reference, &[field]);
         let version = of("apiVersion");
         // Compat: a version with two slashes has no parts at all.
@@ -84,6 +93,9 @@ fn finalizers(resource: &Resource, object: &Value) -> Vec<Fault> {
     const PLACE: &str = "metadata.finalizers";
     let mut faults = Vec::new();
     for (at, finalizer) in object::finalizers(object).enumerate() {
+        if Fault::are_enough(&faults) {
+            break;
+        }
         let rules = name::qualified_faults(finalizer);
         let needs_prefix =
             needs_prefix(resource) && !finalizer.contains('/') && !is_standard(finalizer);
@@ -141,6 +153,19 @@ mod tests {
         let fine = json!({"labels": {"a.b/c": "d"}, "annotations": {"A.B/C": "any text"},
             "finalizers": ["a.b/c", "orphan"]});
         assert!(check(&configmaps, &json!({"metadata": fine})).is_empty());
+    }
+
+    #[test]
+    fn the_errors_of_many_owners_are_limited() {
+        let configmaps = crate::resource::builtin::by_plural("configmaps");
+        let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u",
+            "controller": true});
+        let object = json!({"metadata": {"ownerReferences": vec![owner; 10_000]}});
+        let size: usize = check(&configmaps, &object).iter().map(|it| it.message.len()).sum();
+        assert!(size < 3 << 20, "{size}");
+        let labels: serde_json::Map<String, Value> =
+            (0..10_000).map(|number| (format!("a b{number}"), json!("c d"))).collect();
+        assert!(check(&configmaps, &json!({"metadata": {"labels": labels}})).len() < 110);
     }
 
     #[test]

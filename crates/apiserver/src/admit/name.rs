@@ -13,6 +13,10 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
     characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
     '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
+const RFC1035_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or \
+    '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  \
+    or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric \
     characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
     'MyValue',  or 'my_value',  or '12345', regex used for validation is \
@@ -125,6 +129,18 @@ pub(crate) fn label_faults(text: &str) -> Vec<String> {
     faults
 }
 
+/// Returns the rules that a text violates as an RFC 1035 label.
+pub(crate) fn rfc1035_label_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > 63 {
+        faults.push("must be no more than 63 characters".to_owned());
+    }
+    if !has_label_form(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
+        faults.push(RFC1035_LABEL.to_owned());
+    }
+    faults
+}
+
 /// Returns the rules that a text violates as a part of a path.
 pub(crate) fn segment_faults(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
@@ -158,7 +174,7 @@ fn has_name_form(text: &str) -> bool {
         && text.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
 }
 
-/// Validates the name of an object of `resource`.
+/// Validates the name of a new object of `resource`, and the prefix of a generated name.
 pub(crate) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
     let rules = |text: &str| match resource.kind.as_str() {
         _ if resource.custom => subdomain_faults(text),
@@ -168,6 +184,19 @@ pub(crate) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
         _ => subdomain_faults(text),
     };
     let mut faults = Vec::new();
+    let prefix = object::meta(object, "generateName");
+    if !prefix.is_empty() {
+        // Compat: a dash at the end is not the end of the name.
+        let mut shown = prefix.to_owned();
+        if prefix.len() > 1 && prefix.ends_with('-') {
+            shown.truncate(prefix.len() - 1);
+            shown.pop();
+            shown.push('a');
+        }
+        for rule in rules(&shown) {
+            faults.push(Fault::invalid("metadata.generateName", &json!(prefix), &rule));
+        }
+    }
     let name = object::name(object);
     if name.is_empty() {
         faults.push(Fault::required("metadata.name", "name or generateName is required"));
@@ -200,6 +229,15 @@ mod tests {
             assert_eq!((is_label(name), is_subdomain(name)), (label, subdomain), "{name}");
         }
         assert!(!is_label(&"a".repeat(64)));
+    }
+
+    #[test]
+    fn prefixes_of_generated_names_are_validated() {
+        let pods = crate::resource::builtin::by_plural("pods");
+        for (prefix, count) in [("a-", 0), ("a", 0), ("-", 1), ("p.", 1), ("ä-", 0), ("--", 0)] {
+            let object = json!({"metadata": {"name": "a", "generateName": prefix}});
+            assert_eq!(check(&pods, &object).len(), count, "{prefix}");
+        }
     }
 
     #[test]

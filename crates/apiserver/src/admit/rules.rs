@@ -12,6 +12,7 @@ mod priority;
 mod rbac;
 mod selector;
 mod service;
+pub(super) mod status;
 mod workload;
 
 use serde_json::Value;
@@ -30,7 +31,7 @@ pub(super) fn check(resource: &Resource, new: &Value, old: Option<&Value>) -> Ve
         "PodDisruptionBudget" => workload::budget(new),
         "Lease" => workload::lease(new),
         "Event" => workload::event(new),
-        "Namespace" => workload::namespace(new),
+        "Namespace" => workload::namespace(new, old),
         "ReplicaSet" => workload::replica_set(new, old),
         "Job" => batch::job(new, old),
         "Service" => service::check(new, old),

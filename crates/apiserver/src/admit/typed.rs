@@ -6,9 +6,9 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
+    field_path::{FieldPath, FieldPaths},
     object,
     resource::{Form, Resource},
-    schema::prune::join,
     types::{self, canonical},
 };
 
@@ -32,29 +32,28 @@ pub(super) fn check(resource: &Resource, object: &mut Value) -> Result<Vec<Strin
 /// Drops the unknown fields of a definition.
 fn definition(object: &mut Value) -> Result<Vec<String>, serde_json::Error> {
     let known = serde_json::to_value(CustomResourceDefinition::deserialize(&*object)?)?;
-    let mut unknown = Vec::new();
-    prune(object, &known, "", &mut unknown);
-    Ok(unknown)
+    let mut unknown = FieldPaths::default();
+    prune(object, &known, FieldPath::Root, &mut unknown);
+    Ok(unknown.into_vec())
 }
 
-fn prune(object: &mut Value, known: &Value, path: &str, unknown: &mut Vec<String>) {
+fn prune(object: &mut Value, known: &Value, path: FieldPath<'_>, unknown: &mut FieldPaths) {
     match (object, known) {
         (Value::Object(map), Value::Object(known)) => map.retain(|key, below| {
             // Null stands for an absent field, which the typed object leaves out.
             if below.is_null() {
                 return true;
             }
-            let place = join(path, key);
             let Some(known) = known.get(key) else {
-                unknown.push(place);
+                unknown.add(path.key(key));
                 return false;
             };
-            prune(below, known, &place, unknown);
+            prune(below, known, path.key(key), unknown);
             true
         }),
         (Value::Array(list), Value::Array(known)) => {
             for (at, (item, known)) in list.iter_mut().zip(known).enumerate() {
-                prune(item, known, &format!("{path}[{at}]"), unknown);
+                prune(item, known, path.index(at), unknown);
             }
         }
         _ => {}

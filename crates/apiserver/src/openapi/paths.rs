@@ -91,7 +91,9 @@ pub(super) fn add(resource: &Resource, paths: &mut Map<String, Value>, schemas: 
             let made = with_body(operation("post", kind, WRITE, &whole), &whole);
             Map::from_iter([("post".to_owned(), made)])
         } else {
-            changed(kind, &whole, resource.custom)
+            let mut below = changed(kind, &whole, resource.custom);
+            below.retain(|verb, _| verbs.contains(&if verb == "put" { "update" } else { verb }));
+            below
         };
         let path = format!("{collection}/{{name}}/{part}");
         paths.insert(path, placed(below, resource.namespaced, true));

@@ -1,6 +1,8 @@
 //! Strategic merge patches of the built-in kinds: list items are merged by the merge key of their
 //! list.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::place::Place;
@@ -26,13 +28,14 @@ fn merge_map(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
 ) -> Result<(), Failure> {
-    match directive(patch) {
-        None | Some("merge") => {}
-        Some("replace") => {
+    match (patch.get("$patch"), directive(patch)) {
+        (None, _) | (_, Some("merge")) => {}
+        (_, Some("replace")) => {
             *target = without_directives(patch);
             return Ok(());
         }
-        Some(other) => {
+        (Some(other), _) => {
+            let other = shown(other);
             let why = format!("unknown patch type: {other} in map: {}", shown_map(patch));
             return Err(Failure::unexplained(why));
         }
@@ -103,36 +106,48 @@ fn merge_list(place: Place<'_>, have: &mut Value, list: &[Value]) -> Result<(), 
     };
     let original = items.clone();
     if let Some(key) = rules.key {
-        for map in maps {
-            merge_item(place.items(), items, key, map)?;
-        }
+        merge_items(place.items(), items, key, &maps)?;
     } else {
-        items.extend(list.iter().filter(|item| !original.contains(item)).cloned());
+        let had: HashSet<&Value> = original.iter().collect();
+        items.extend(list.iter().filter(|item| !had.contains(item)).cloned());
     }
     reorder(items, list, &original, rules.key);
     Ok(())
 }
 
-/// Merges one item of a patch into a list.
-fn merge_item(
+/// Merges the items of a patch into a list.
+fn merge_items(
     place: Place<'_>,
     items: &mut Vec<Value>,
     key: &str,
-    item: &Map<String, Value>,
+    patch: &[&Map<String, Value>],
 ) -> Result<(), Failure> {
-    let Some(wanted) = item.get(key) else {
-        let map = shown_map(item);
-        let why = format!("map: {map} does not contain declared merge key: {key}");
-        return Err(Failure::unexplained(why));
-    };
-    let same = |one: &Value| one.get(key) == Some(wanted);
-    if directive(item) == Some("delete") {
-        items.retain(|one| !same(one));
-    } else if let Some(found) = items.iter_mut().find(|one| same(one)) {
-        merge_map(place, object::map_of(found), item)?;
-    } else {
-        items.push(Value::Object(without_directives(item)));
+    let mut places: HashMap<Value, Vec<usize>> = HashMap::new();
+    for (at, item) in items.iter().enumerate() {
+        if let Some(value) = item.get(key) {
+            places.entry(value.clone()).or_default().push(at);
+        }
     }
+    let mut slots: Vec<Option<Value>> = items.drain(..).map(Some).collect();
+    for item in patch {
+        let Some(wanted) = item.get(key) else {
+            let map = shown_map(item);
+            let why = format!("map: {map} does not contain declared merge key: {key}");
+            return Err(Failure::unexplained(why));
+        };
+        let first = places.get(wanted).and_then(|places| places.first()).copied();
+        if directive(item) == Some("delete") {
+            for at in places.remove(wanted).into_iter().flatten() {
+                slots.get_mut(at).map(Option::take);
+            }
+        } else if let Some(found) = first.and_then(|at| slots.get_mut(at)?.as_mut()) {
+            merge_map(place, object::map_of(found), item)?;
+        } else {
+            places.insert(wanted.clone(), vec![slots.len()]);
+            slots.push(Some(Value::Object(without_directives(item))));
+        }
+    }
+    items.extend(slots.into_iter().flatten());
     Ok(())
 }
 
@@ -140,25 +155,24 @@ fn delete_values(target: &mut Map<String, Value>, field: &str, gone: &Value) {
     let (Some(Value::Array(items)), Some(gone)) = (target.get_mut(field), gone.as_array()) else {
         return;
     };
+    let gone: HashSet<&Value> = gone.iter().collect();
     items.retain(|item| !gone.contains(item));
 }
 
 /// Sorts the items that `order` names into that order. The others keep theirs, and stay before the
 /// named items that they were before.
 fn reorder(items: &mut Vec<Value>, order: &[Value], original: &[Value], key: Option<&str>) {
-    let is_same = |a: &Value, b: &Value| match key {
-        Some(key) => a.get(key).is_some() && a.get(key) == b.get(key),
-        None => a == b,
-    };
-    let place = |list: &[Value], item: &Value| list.iter().position(|one| is_same(one, item));
+    let (ordered, had) = (places(order, key), places(original, key));
+    let place =
+        |places: &HashMap<&Value, usize>, item: &Value| places.get(identity(item, key)?).copied();
     let (mut named, mut others): (Vec<Value>, Vec<Value>) =
-        items.drain(..).partition(|item| place(order, item).is_some());
-    named.sort_by_key(|item| place(order, item));
-    others.sort_by_key(|item| place(original, item));
+        items.drain(..).partition(|item| place(&ordered, item).is_some());
+    named.sort_by_key(|item| place(&ordered, item));
+    others.sort_by_key(|item| place(&had, item));
     let mut others = others.into_iter().peekable();
     for item in named {
         while let Some(other) = others.peek() {
-            let is_before = match (place(original, other), place(original, &item)) {
+            let is_before = match (place(&had, other), place(&had, &item)) {
                 (Some(other), Some(item)) => other < item,
                 _ => false,
             };
@@ -170,6 +184,22 @@ fn reorder(items: &mut Vec<Value>, order: &[Value], original: &[Value], key: Opt
         items.push(item);
     }
     items.extend(others);
+}
+
+/// Returns the value that identifies an item of a list: that of its merge key, or the item itself.
+fn identity<'a>(item: &'a Value, key: Option<&str>) -> Option<&'a Value> {
+    key.map_or(Some(item), |key| item.get(key))
+}
+
+/// Returns the first place of each item of a list.
+fn places<'a>(list: &'a [Value], key: Option<&str>) -> HashMap<&'a Value, usize> {
+    let mut out = HashMap::with_capacity(list.len());
+    for (at, item) in list.iter().enumerate() {
+        if let Some(identity) = identity(item, key) {
+            out.entry(identity).or_insert(at);
+        }
+    }
+    out
 }
 
 /// Formats a map in the notation of Go, as messages do.
@@ -240,6 +270,17 @@ mod tests {
         ] {
             assert_eq!(merged("configmaps", &before, &patch), after, "{claim}");
         }
+    }
+
+    #[test]
+    fn long_lists_are_merged_in_a_short_time() {
+        let items = |from: usize, to: usize| -> Value {
+            (from..to).map(|number| json!({"type": number.to_string(), "status": "True"})).collect()
+        };
+        let before = json!({"status": {"conditions": items(0, 40_000)}});
+        let patch = json!({"status": {"conditions": items(20_000, 80_000)}});
+        let after = merged("nodes", &before, &patch);
+        assert_eq!(after["status"]["conditions"].as_array().unwrap().len(), 80_000);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Form, Resource};
+use crate::review::REVIEWS;
 
 /// One built-in resource.
 struct Row {
@@ -229,6 +230,12 @@ pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Name of the collection of namespaces.
 pub(crate) const NAMESPACES: &str = "namespaces";
+
+/// Returns true if an API group is built in.
+pub(crate) fn has_group(group: &str) -> bool {
+    let of_reviews = REVIEWS.iter().map(|review| review.group);
+    ROWS.iter().map(|row| row.group).chain(of_reviews).any(|one| one == group)
+}
 
 /// Returns all built-in resources.
 pub(crate) fn all() -> impl Iterator<Item = Resource> {

@@ -1,12 +1,13 @@
 //! `CustomResourceDefinition`s: their validation, and the resources they define.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Column, Form, Resource};
+use super::{Column, Form, Resource, builtin};
 use crate::{
+    admit::name,
     clock,
     failure::Fault,
     object::{self, at, text},
@@ -18,6 +19,7 @@ use crate::{
 pub(crate) fn establish(crd: &mut Value, old: Option<&Value>, now: Timestamp) -> Vec<Fault> {
     let mut faults = check(crd);
     faults.extend(old.into_iter().flat_map(|old| changed(crd, old)));
+    faults.extend(unapproved(crd, old));
     if !faults.is_empty() {
         return faults;
     }
@@ -87,6 +89,10 @@ fn check(crd: &Value) -> Vec<Fault> {
             faults.push(Fault::required(path.join("."), ""));
         }
     }
+    faults.extend(group_faults(text(crd, &["spec", "group"])));
+    let plural = text(crd, &["spec", "names", "plural"]);
+    faults
+        .extend(label_fault("spec.names.plural".to_owned(), plural).filter(|_| !plural.is_empty()));
     if !matches!(text(crd, &["spec", "scope"]), "Cluster" | "Namespaced") {
         faults.push(Fault::required("spec.scope", "must be Cluster or Namespaced"));
     }
@@ -95,6 +101,18 @@ fn check(crd: &Value) -> Vec<Fault> {
     if faults.is_empty() && object::name(crd) != expected {
         let rule = "must be spec.names.plural+\".\"+spec.group";
         faults.push(Fault::invalid("metadata.name", &Value::from(object::name(crd)), rule));
+    }
+    for (number, version) in versions(crd).enumerate() {
+        faults
+            .extend(label_fault(format!("spec.versions[{number}].name"), text(version, &["name"])));
+    }
+    // Compat: the name of the first version is also the value of an old field.
+    let first = versions(crd).next().map_or("v1", |version| text(version, &["name"]));
+    faults.extend(label_fault("spec.version".to_owned(), first));
+    let names: BTreeSet<&str> = versions(crd).map(|version| text(version, &["name"])).collect();
+    if names.len() != versions(crd).count() {
+        let rule = "must contain unique version names";
+        faults.push(Fault::invalid("spec.versions", &json!([]), rule));
     }
     let is_stored =
         |version: &&Value| version.get("storage").and_then(Value::as_bool).unwrap_or(false);
@@ -117,13 +135,84 @@ fn check(crd: &Value) -> Vec<Fault> {
     faults
 }
 
+/// Returns the faults of the group of a definition. An empty group is one of another rule.
+fn group_faults(group: &str) -> Vec<Fault> {
+    let mut rules = name::subdomain_faults(group);
+    if rules.is_empty() && !group.contains('.') {
+        rules.push("should be a domain with at least one dot".to_owned());
+    }
+    if group.is_empty() || rules.is_empty() {
+        return Vec::new();
+    }
+    vec![Fault::invalid("spec.group", &group.into(), &rules.join(","))]
+}
+
+fn label_fault(field: String, text: &str) -> Option<Fault> {
+    let rules = name::rfc1035_label_faults(text);
+    (!rules.is_empty()).then(|| Fault::invalid(field, &text.into(), &rules.join(",")))
+}
+
+/// Annotation of a definition whose group belongs to Kubernetes.
+const APPROVED: &str = "api-approved.kubernetes.io";
+
+/// Fails if the group belongs to Kubernetes and the definition does not say who approved it.
+fn unapproved(crd: &Value, old: Option<&Value>) -> Option<Fault> {
+    const PULL: &str = "https://github.com/kubernetes/enhancements/pull/1111";
+    let group = text(crd, &["spec", "group"]);
+    let is_protected = ["k8s.io", "kubernetes.io"].into_iter().any(|domain| {
+        group.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    });
+    let approval = |crd| text(crd, &["metadata", "annotations", APPROVED]);
+    let (state, before) = (Approval::of(approval(crd)), old.map(|old| Approval::of(approval(old))));
+    if !is_protected || before == Some(state) {
+        return None;
+    }
+    let place = format!("metadata.annotations[{APPROVED}]");
+    let rule = format!("protected groups must have approval annotation \"{APPROVED}\"");
+    match state {
+        Approval::Given | Approval::Bypassed => None,
+        Approval::Missing => Some(Fault::required(place, &format!("{rule}, see {PULL}"))),
+        Approval::Invalid => {
+            let rule = format!(
+                "{rule} with either a URL or a reason starting with \"unapproved\", see {PULL}"
+            );
+            Some(Fault::invalid(place, &approval(crd).into(), &rule))
+        }
+    }
+}
+
+/// The state of the approval of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Bypassed,
+    Given,
+    Invalid,
+}
+
+impl Approval {
+    fn of(annotation: &str) -> Self {
+        let is_url = annotation.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some());
+        match annotation {
+            "" => Self::Missing,
+            text if text.starts_with("unapproved") => Self::Bypassed,
+            text if is_url && text.contains("://") => Self::Given,
+            _ => Self::Invalid,
+        }
+    }
+}
+
 /// Returns the group and plural of a definition.
 pub(crate) fn identity(crd: &Value) -> (&str, &str) {
     (text(crd, &["spec", "group"]), text(crd, &["spec", "names", "plural"]))
 }
 
-/// Returns the resources of a stored definition.
+/// Returns the resources of a stored definition. One of a built-in group has none, as its objects
+/// would be in the collections of the built-in kinds.
 pub(crate) fn resources(crd: &Value) -> Vec<Resource> {
+    if builtin::has_group(identity(crd).0) {
+        return Vec::new();
+    }
     versions(crd)
         .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(false))
         .map(|version| resource(crd, version))

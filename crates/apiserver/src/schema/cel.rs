@@ -1,5 +1,6 @@
 //! CEL validation rules (`x-kubernetes-validations`), with the functions that Kubernetes adds.
 
+mod complexity;
 mod cost;
 mod functions;
 mod metered;
@@ -13,7 +14,9 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
-use ::cel::{Context, Env, Value as Cel, common::ast::IdedExpr, objects::OptionalValue};
+use ::cel::{
+    Context, Env, ParseErrors, Value as Cel, common::ast::IdedExpr, objects::OptionalValue,
+};
 use serde_json::Value;
 
 use super::{Additional, ListType, Schema, SchemaError, prune::join, validate};
@@ -33,10 +36,19 @@ pub(crate) struct Program {
     is_long: bool,
 }
 
-/// Length of a text, and number of its brackets and signs, from which on an expression needs the
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.is_long {
+            let metered = std::mem::take(&mut self.metered);
+            deeply(move || drop(metered));
+        }
+    }
+}
+
+/// Length of a text, and number of its brackets and operators, above which an expression needs the
 /// larger stack.
 const LONG: usize = 200;
-const NESTED: usize = 5;
+const FEW: usize = 8;
 
 /// Size of the stack on which long expressions are compiled and evaluated.
 const STACK: usize = 64 << 20;
@@ -81,29 +93,38 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     Arc::new(env)
 });
 
-/// Maximum depth of brackets and signs in an expression, and maximum number of its operators. The
-/// parser and the evaluation call themselves for each.
-const MAX_DEPTH: usize = 24;
-const MAX_OPERATORS: usize = 600;
-
 /// Compiles an expression.
 pub(crate) fn compile(text: &str) -> Result<Program, String> {
-    if is_too_deep(text) {
-        return Err(format!(
-            "the expression is too complex: at most {MAX_DEPTH} nested brackets and \
-             {MAX_OPERATORS} operators are supported"
-        ));
-    }
-    let nested = text.chars().filter(|c| matches!(c, '(' | '[' | '{' | '!' | '-')).count();
-    let is_long = text.len() > LONG || nested > NESTED;
+    let operators = complexity::check(text)?;
+    let is_long = text.len() > LONG || operators > FEW;
     if is_long { deeply(|| compile_here(text, is_long)) } else { compile_here(text, is_long) }
 }
 
 fn compile_here(text: &str, is_long: bool) -> Result<Program, String> {
-    let program = ENVIRONMENT.compile(text).map_err(|error| error.to_string())?;
+    let program = ENVIRONMENT.compile(text).map_err(|error| explained(&error))?;
     let variables = program.references().variables().into_iter().map(str::to_owned).collect();
     let metered = rewrite::metered(program.expression().clone(), text);
     Ok(Program { metered, variables, is_long })
+}
+
+/// Maximum length of the message of a syntax error.
+const MAX_MESSAGE: usize = 4096;
+
+/// Returns the places and the messages of syntax errors. The texts of the errors themselves also show
+/// the line, which may be long, and cannot show a column beyond 65,535.
+fn explained(found: &ParseErrors) -> String {
+    let mut out = String::new();
+    for error in &found.errors {
+        let (line, column) = error.pos;
+        let separator = if out.is_empty() { "" } else { "\n" };
+        let message = error.msg.chars().take(MAX_MESSAGE);
+        out.push_str(&format!("{separator}ERROR: <input>:{line}:{column}: "));
+        out.extend(message);
+        if out.len() > MAX_MESSAGE {
+            break;
+        }
+    }
+    out
 }
 
 /// Number of compiled expressions that are kept.
@@ -131,32 +152,6 @@ impl Programs {
         kept.insert(text.into(), Arc::clone(&program));
         Ok(program)
     }
-}
-
-/// Returns true if an expression would exhaust the stack.
-fn is_too_deep(text: &str) -> bool {
-    let (mut depth, mut signs, mut operators): (usize, usize, usize) = (0, 0, 0);
-    let mut quote = None;
-    let mut is_escaped = false;
-    for c in text.chars() {
-        if let Some(end) = quote {
-            quote = Some(end).filter(|end| is_escaped || c != *end);
-            is_escaped = c == '\\' && !is_escaped;
-            continue;
-        }
-        signs = if matches!(c, '!' | '-') { signs + 1 } else { 0 };
-        match c {
-            '\'' | '"' => quote = Some(c),
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            _ if c.is_ascii_punctuation() && c != '_' => operators += 1,
-            _ => {}
-        }
-        if depth > MAX_DEPTH || signs > MAX_DEPTH || operators > MAX_OPERATORS {
-            return true;
-        }
-    }
-    false
 }
 
 /// Returns a context with the functions of Kubernetes and a meter.

@@ -3,30 +3,30 @@
 use serde_json::Value;
 
 use super::{Additional, Kind, Schema};
+use crate::field_path::{FieldPath, FieldPaths};
 
 /// Prunes unknown fields from an object and returns their paths.
 pub(crate) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
-    walk(schema, object, "", &mut unknown);
-    unknown
+    let mut unknown = FieldPaths::default();
+    walk(schema, object, FieldPath::Root, &mut unknown);
+    unknown.into_vec()
 }
 
-fn walk(schema: &Schema, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+fn walk(schema: &Schema, value: &mut Value, path: FieldPath<'_>, unknown: &mut FieldPaths) {
     match value {
         Value::Object(map) => {
             let open = schema.preserve
                 || matches!(schema.additional, Additional::Anything)
                 || (schema.kind == Kind::Any && schema.properties.is_empty());
             map.retain(|key, below| {
-                let place = join(path, key);
                 if schema.embedded && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
                     return true;
                 }
                 match schema.entry(key) {
-                    Some(schema) => walk(schema, below, &place, unknown),
+                    Some(schema) => walk(schema, below, path.key(key), unknown),
                     None if open => {}
                     None => {
-                        unknown.push(place);
+                        unknown.add(path.key(key));
                         return false;
                     }
                 }
@@ -36,7 +36,7 @@ fn walk(schema: &Schema, value: &mut Value, path: &str, unknown: &mut Vec<String
         Value::Array(list) => {
             if let Some(items) = &schema.items {
                 for (at, item) in list.iter_mut().enumerate() {
-                    walk(items, item, &format!("{path}[{at}]"), unknown);
+                    walk(items, item, path.index(at), unknown);
                 }
             }
         }

@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Additional, Kind, ListType, Schema, cel, format, prune::join};
+use super::{Additional, Kind, ListType, Schema, cel, format};
 use crate::{
     admit::Part,
     failure::{Fault, FaultKind, shown},
+    field_path::FieldPath,
 };
 
 /// Returns all faults of an object. `old` is the object that it replaces.
 pub(crate) fn object(schema: &Schema, new: &Value, old: Option<&Value>, part: Part) -> Vec<Fault> {
     let mut faults = Vec::new();
-    value(schema, new, "", &mut faults);
+    value(schema, new, FieldPath::Root, &mut faults);
     if part == Part::Status {
         // A status write must not fail because of a spec that an earlier schema allowed.
         faults.retain(|fault| fault.field.starts_with("status"));
@@ -25,19 +26,19 @@ pub(crate) fn object(schema: &Schema, new: &Value, old: Option<&Value>, part: Pa
     faults
 }
 
-fn value(schema: &Schema, found: &Value, path: &str, faults: &mut Vec<Fault>) {
-    if found.is_null() && schema.nullable {
+fn value(schema: &Schema, found: &Value, path: FieldPath<'_>, faults: &mut Vec<Fault>) {
+    if Fault::are_enough(faults) || (found.is_null() && schema.nullable) {
         return;
     }
     if !has_type(schema, found) {
         let expected = if schema.int_or_string { "int-or-string" } else { schema.kind.name() };
-        faults.push(Fault::wrong_type(path, found, expected));
+        faults.push(Fault::wrong_type(path.to_string(), found, expected));
         return;
     }
     if !schema.allowed.is_empty() && !schema.allowed.contains(found) {
         let supported: Vec<String> = schema.allowed.iter().map(Value::to_string).collect();
         faults.push(Fault {
-            field: path.to_owned(),
+            field: path.to_string(),
             kind: FaultKind::NotSupported,
             message: format!(
                 "Unsupported value: {}: supported values: {}",
@@ -73,10 +74,15 @@ fn has_type(schema: &Schema, found: &Value) -> bool {
     }
 }
 
-fn object_value(schema: &Schema, map: &Map<String, Value>, path: &str, faults: &mut Vec<Fault>) {
+fn object_value(
+    schema: &Schema,
+    map: &Map<String, Value>,
+    path: FieldPath<'_>,
+    faults: &mut Vec<Fault>,
+) {
     for key in &schema.required {
         if !map.contains_key(key) {
-            faults.push(Fault::required(join(path, key), ""));
+            faults.push(Fault::required(path.key(key).to_string(), ""));
         }
     }
     for (key, found) in map {
@@ -84,9 +90,9 @@ fn object_value(schema: &Schema, map: &Map<String, Value>, path: &str, faults: &
             continue;
         }
         if let Some(below) = schema.properties.get(key) {
-            value(below, found, &join(path, key), faults);
+            value(below, found, path.key(key), faults);
         } else if let Additional::Each(each) = &schema.additional {
-            value(each, found, &join(path, key), faults);
+            value(each, found, path.key(key), faults);
         }
     }
     let count = map.len() as u64;
@@ -95,13 +101,13 @@ fn object_value(schema: &Schema, map: &Map<String, Value>, path: &str, faults: &
     }
     if let Some(least) = schema.limits.min_properties.filter(|least| count < *least) {
         let rule = format!("{path} in body should have at least {least} properties");
-        faults.push(Fault::invalid(path, &Value::from(count), &rule));
+        faults.push(Fault::invalid(path.to_string(), &Value::from(count), &rule));
     }
 }
 
-fn too_many(path: &str, count: u64, most: u64) -> Fault {
+fn too_many(path: FieldPath<'_>, count: u64, most: u64) -> Fault {
     Fault {
-        field: path.to_owned(),
+        field: path.to_string(),
         kind: FaultKind::TooMany,
         message: format!(
             "Too many: {count}: must have at most {most} {}",
@@ -110,10 +116,10 @@ fn too_many(path: &str, count: u64, most: u64) -> Fault {
     }
 }
 
-fn list_value(schema: &Schema, list: &[Value], path: &str, faults: &mut Vec<Fault>) {
+fn list_value(schema: &Schema, list: &[Value], path: FieldPath<'_>, faults: &mut Vec<Fault>) {
     if let Some(items) = &schema.items {
         for (at, item) in list.iter().enumerate() {
-            value(items, item, &format!("{path}[{at}]"), faults);
+            value(items, item, path.index(at), faults);
         }
     }
     let count = list.len() as u64;
@@ -122,7 +128,7 @@ fn list_value(schema: &Schema, list: &[Value], path: &str, faults: &mut Vec<Faul
     }
     if let Some(least) = schema.limits.min_items.filter(|least| count < *least) {
         let rule = format!("{path} in body should have at least {least} items");
-        faults.push(Fault::invalid(path, &Value::from(count), &rule));
+        faults.push(Fault::invalid(path.to_string(), &Value::from(count), &rule));
     }
     let mut seen = BTreeSet::new();
     for (at, item) in list.iter().enumerate() {
@@ -133,6 +139,7 @@ fn list_value(schema: &Schema, list: &[Value], path: &str, faults: &mut Vec<Faul
         };
         if let Some(identity) = identity
             && !seen.insert(identity.clone())
+            && !Fault::are_enough(faults)
         {
             faults.push(Fault {
                 field: format!("{path}[{at}]"),
@@ -149,10 +156,10 @@ pub(crate) fn identity(item: &Value, keys: &[String]) -> Value {
     Value::Object(parts.collect())
 }
 
-fn text_value(schema: &Schema, text: &str, path: &str, faults: &mut Vec<Fault>) {
+fn text_value(schema: &Schema, text: &str, path: FieldPath<'_>, faults: &mut Vec<Fault>) {
     let found = Value::from(text);
     let length = text.chars().count() as u64;
-    let mut broken = |rule: String| faults.push(Fault::invalid(path, &found, &rule));
+    let mut broken = |rule: String| faults.push(Fault::invalid(path.to_string(), &found, &rule));
     if let Some(least) = schema.limits.min_length.filter(|least| length < *least) {
         broken(format!("{path} in body should be at least {least} chars long"));
     }
@@ -164,17 +171,17 @@ fn text_value(schema: &Schema, text: &str, path: &str, faults: &mut Vec<Fault>) 
     }
     if let Some(most) = schema.limits.max_length.filter(|most| length > *most) {
         faults.push(Fault {
-            field: path.to_owned(),
+            field: path.to_string(),
             kind: FaultKind::TooLong,
             message: format!("Too long: may not be more than {most} bytes"),
         });
     }
 }
 
-fn number_value(schema: &Schema, found: &Value, path: &str, faults: &mut Vec<Fault>) {
+fn number_value(schema: &Schema, found: &Value, path: FieldPath<'_>, faults: &mut Vec<Fault>) {
     let Some(number) = found.as_f64() else { return };
     let limits = &schema.limits;
-    let mut broken = |rule: String| faults.push(Fault::invalid(path, found, &rule));
+    let mut broken = |rule: String| faults.push(Fault::invalid(path.to_string(), found, &rule));
     if let Some(least) = limits.minimum {
         if limits.exclusive_minimum && number <= least {
             broken(format!("{path} in body should be greater than {least}"));
@@ -202,7 +209,7 @@ fn number_value(schema: &Schema, found: &Value, path: &str, faults: &mut Vec<Fau
     }
 }
 
-fn combined(schema: &Schema, found: &Value, path: &str, faults: &mut Vec<Fault>) {
+fn combined(schema: &Schema, found: &Value, path: FieldPath<'_>, faults: &mut Vec<Fault>) {
     let passes = |one: &Schema| {
         let mut faults = Vec::new();
         value(one, found, path, &mut faults);
@@ -212,7 +219,7 @@ fn combined(schema: &Schema, found: &Value, path: &str, faults: &mut Vec<Fault>)
         value(one, found, path, faults);
     }
     let mut broken = |rule: &str| {
-        faults.push(Fault::invalid(path, found, &format!("{path} in body {rule}")));
+        faults.push(Fault::invalid(path.to_string(), found, &format!("{path} in body {rule}")));
     };
     if !schema.any_of.is_empty() && !schema.any_of.iter().any(passes) {
         broken("must validate at least one schema (anyOf)");

@@ -1,5 +1,7 @@
 //! Builds responses: whole objects, metadata only, or tables.
 
+use std::collections::HashSet;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
@@ -20,24 +22,76 @@ pub(crate) enum Shape {
     Table,
 }
 
-/// Returns the first served format in the `Accept` header.
-pub(super) fn shape(headers: &HeaderMap) -> Shape {
-    for media in accepted(headers) {
+/// Media types in which kube-apiserver answers.
+const SERVED: [&str; 3] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// Returns the first served format in the `Accept` header. Fails if kube-apiserver serves none of them.
+/// `is_list` is known for requests that read.
+///
+/// Compat: every answer is JSON, also for a client that asks for YAML or protobuf.
+pub(super) fn shape(
+    headers: &HeaderMap,
+    resource: &Resource,
+    is_list: Option<bool>,
+) -> Result<Shape, Failure> {
+    let mut all = accepted(headers).peekable();
+    if all.peek().is_none() {
+        return Ok(Shape::Plain);
+    }
+    // Compat: only custom kinds know ranges of subtypes.
+    let is_known = |media: &str| {
+        let media = media.split(';').next().unwrap_or("").trim();
+        media == "*/*" || SERVED.contains(&media)
+    };
+    if !resource.custom && !accepted(headers).any(is_known) {
+        let streams =
+            ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+        let streams = if is_list == Some(true) { streams } else { "" };
+        return Err(Failure::unproduced(&format!(
+            "406: Not Acceptable\n\nAvailable representations: {}{streams}",
+            SERVED.join(", ")
+        )));
+    }
+    let package = resource.group.split('.').next().filter(|it| !it.is_empty()).unwrap_or("core");
+    let mut is_served = false;
+    for media in all {
         let parts: Vec<&str> = media.split(';').map(str::trim).collect();
-        if !matches!(parts.first(), Some(&("application/json" | "*/*" | "application/*"))) {
-            continue;
-        }
-        let of_meta = parts.contains(&"g=meta.k8s.io") && parts.contains(&"v=v1");
+        let kind = parts.first().copied().unwrap_or_default();
+        let of_meta = parts.contains(&"g=meta.k8s.io")
+            && (parts.contains(&"v=v1") || parts.contains(&"v=v1beta1"));
+        let is_json = matches!(kind, "application/json" | "*/*" | "application/*");
         match parts.iter().find_map(|part| part.strip_prefix("as=")) {
-            Some("Table") if of_meta => return Shape::Table,
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta => {
-                return Shape::Meta;
+            Some("Table") if of_meta && is_json => return Ok(Shape::Table),
+            Some("PartialObjectMetadata") if of_meta && is_json && is_list == Some(true) => {
+                let list = &resource.list_kind;
+                return Err(Failure::not_acceptable(&format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list \
+                     (*{package}.{list})"
+                )));
             }
+            Some("PartialObjectMetadataList") if of_meta && is_json && is_list == Some(false) => {
+                let kind = &resource.kind;
+                return Err(Failure::not_acceptable(&format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a \
+                     list (*{package}.{kind})"
+                )));
+            }
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta && is_json => {
+                return Ok(Shape::Meta);
+            }
+            None if is_json => return Ok(Shape::Plain),
+            None => is_served |= SERVED.contains(&kind),
             Some(_) => {}
-            None => return Shape::Plain,
         }
     }
-    Shape::Plain
+    if is_served {
+        return Ok(Shape::Plain);
+    }
+    Err(Failure::not_acceptable(&format!(
+        "only the following media types are accepted: {}",
+        SERVED.join(", ")
+    )))
 }
 
 /// Returns the media types of the `Accept` header, in order.
@@ -66,6 +120,12 @@ pub(super) fn json(code: StatusCode, value: &Value) -> Response<Body> {
 
 /// Builds the response of a failed request.
 pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
+    if failure.is_plain {
+        let mut response = bytes(failure.code, failure.message.clone());
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, text);
+        return response;
+    }
     let mut response = json(failure.code, &failure.status());
     if failure.code == StatusCode::UNAUTHORIZED {
         let scheme = HeaderValue::from_static("Bearer");
@@ -74,10 +134,28 @@ pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
     response
 }
 
-/// Adds a `Warning` header, which kubectl prints.
-pub(super) fn warn(response: &mut Response<Body>, text: &str) {
-    if let Ok(value) = HeaderValue::from_str(&format!("299 - {text:?}")) {
-        response.headers_mut().append(header::WARNING, value);
+/// Number of characters of the warnings of an answer from which on each is cut off, and its length then.
+const MAX_WARNINGS: usize = 4096;
+const MAX_WARNING: usize = 256;
+
+/// Adds `Warning` headers, which kubectl prints, with the limits of kube-apiserver.
+pub(super) fn warn(response: &mut Response<Body>, texts: &[&str]) {
+    let mut seen = HashSet::new();
+    let mut texts = texts.to_vec();
+    texts.retain(|text| !text.contains(char::is_control) && seen.insert(*text));
+    let total: usize = texts.iter().map(|text| text.chars().count()).sum();
+    let each = if total > MAX_WARNINGS { MAX_WARNING } else { MAX_WARNINGS };
+    let mut written = 0;
+    for text in texts {
+        if written >= MAX_WARNINGS {
+            break;
+        }
+        let shown: String = text.chars().take(each).collect();
+        written += shown.chars().count();
+        let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            response.headers_mut().append(header::WARNING, value);
+        }
     }
 }
 
@@ -229,21 +307,46 @@ fn joined(
 mod tests {
     use super::*;
 
-    fn asked(accept: &str) -> Shape {
+    fn asked(accept: &str) -> Option<Shape> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        shape(&headers)
+        shape(&headers, &crate::resource::builtin::by_plural("pods"), None).ok()
+    }
+
+    fn warnings(texts: &[&str]) -> Vec<String> {
+        let mut response = bytes(StatusCode::OK, "");
+        warn(&mut response, texts);
+        let all = response.headers().get_all(header::WARNING).iter();
+        all.map(|one| String::from_utf8(one.as_bytes().to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn warnings_are_limited_and_have_any_characters() {
+        let quoted = ["ä", "ä", "a \"b\" \\", "a\nb"];
+        assert_eq!(warnings(&quoted), [r#"299 - "ä""#, r#"299 - "a \"b\" \\""#]);
+        let long = "ö".repeat(5_000);
+        assert_eq!(
+            warnings(&[&long, "b"]),
+            [format!("299 - \"{}\"", "ö".repeat(256)), "299 - \"b\"".into()]
+        );
+        let many: Vec<String> =
+            (0..1_000).map(|number| format!("{number}{}", "x".repeat(300))).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(warnings(&many).len(), 16);
     }
 
     #[test]
     fn the_first_served_format_is_used() {
         for (accept, expected) in [
-            ("application/json", Shape::Plain),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Shape::Table),
-            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Shape::Plain),
-            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Shape::Meta),
-            ("application/vnd.kubernetes.protobuf, application/json", Shape::Plain),
-            ("*/*", Shape::Plain),
+            ("application/json", Some(Shape::Plain)),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Shape::Table)),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(Shape::Plain)),
+            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Shape::Meta)),
+            ("application/vnd.kubernetes.protobuf, application/json", Some(Shape::Plain)),
+            ("application/yaml", Some(Shape::Plain)),
+            ("*/*", Some(Shape::Plain)),
+            ("text/html", None),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io", None),
         ] {
             assert_eq!(asked(accept), expected, "{accept}");
         }

@@ -16,7 +16,7 @@ use crate::{
     budget, clock,
     failure::{Failure, Fault},
     object,
-    query::Query,
+    query::{Query, unknown_dry_run},
     resource::{Resource, builtin},
     select::Selector,
     service::PodDeletion,
@@ -47,7 +47,7 @@ impl Server {
         options: &Value,
     ) -> Result<Response<Body>, Failure> {
         let key = call.key();
-        check_propagation(options, &call.query)?;
+        check_options(options, &call.query)?;
         let dry = call.query.dry_run || is_dry_run(options);
         let options = with_query(options, &call.query);
         match self.remove(&call.resource, &key, &options, dry).await? {
@@ -71,6 +71,7 @@ impl Server {
         options: &Value,
     ) -> Result<Response<Body>, Failure> {
         let query = &call.query;
+        check_options(options, query)?;
         let selector =
             Selector::parse(&query.label_selector, &query.field_selector, &call.resource)?;
         let namespace = call.namespace.as_deref();
@@ -231,14 +232,19 @@ fn with_query(options: &Value, query: &Query) -> Value {
     options
 }
 
-/// Validates the propagation policy of a delete request.
-fn check_propagation(options: &Value, query: &Query) -> Result<(), Failure> {
+/// Validates the options of a delete request.
+fn check_options(options: &Value, query: &Query) -> Result<(), Failure> {
     const PLACE: &str = "propagationPolicy";
     let policy = match object::text(options, &[PLACE]) {
         "" => query.propagation.as_str(),
         policy => policy,
     };
+    let dry = options.get("dryRun").and_then(Value::as_array).into_iter().flatten();
+    let bad = dry.filter_map(Value::as_str).find(|value| *value != "All");
     let invalid = |fault: &Fault| Err(Failure::invalid_options("DeleteOptions", fault));
+    if let Some(bad) = bad {
+        return invalid(&unknown_dry_run(bad));
+    }
     let orphans = options.get("orphanDependents").and_then(Value::as_bool).or(query.orphans);
     if !policy.is_empty() && orphans.is_some() {
         let rule = "orphanDependents and deletionPropagation cannot be both set";

@@ -173,7 +173,9 @@ impl Server {
         let served = self.catalog.served();
         for resource in served.values().filter(|one| one.form == Form::Same) {
             for object in self.store.list(&resource.collection, None, None).0 {
-                if waits(&object) {
+                if self.is_homeless(resource, &object) {
+                    steps.add(Step::Delete(Arc::clone(resource), object.key(), json!({})));
+                } else if waits(&object) {
                     steps.add(Step::Finalize(Arc::clone(resource), object.key()));
                 } else if object.head.owners().next().is_some() {
                     steps.add(Step::Collect(Arc::clone(resource), object.key()));
@@ -191,6 +193,14 @@ impl Server {
             }
         }
         self.run(steps).await;
+    }
+
+    /// Returns true if the namespace of an object does not exist.
+    fn is_homeless(&self, resource: &Resource, object: &Object) -> bool {
+        let namespace = Key::new("", &object.head.namespace);
+        self.controllers != Controllers::Off
+            && resource.namespaced
+            && self.store.get(builtin::NAMESPACES, &namespace).is_none()
     }
 
     /// Returns the objects that name this UID as an owner.

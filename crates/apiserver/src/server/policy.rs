@@ -1,5 +1,7 @@
 //! Applies `ValidatingAdmissionPolicy` objects to writes.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Call, Server, scale, write};
@@ -7,7 +9,7 @@ use crate::{
     failure::{Failure, Fault},
     object::{self, at, text},
     policy::{self, Denial, Kind, Request},
-    resource::builtin,
+    resource::{Resource, builtin},
     review,
     select::Selector,
     store::Key,
@@ -97,6 +99,7 @@ impl Server {
         let request = Request {
             operation,
             resource: &call.resource,
+            versions: self.versions_of(&call.resource),
             subresource: &call.subresource,
             kind,
             name,
@@ -110,6 +113,14 @@ impl Server {
             self.check_binding(&binding.value(), &request)?;
         }
         Ok(())
+    }
+
+    /// Returns all served versions of a resource.
+    fn versions_of(&self, resource: &Resource) -> Vec<String> {
+        let served = self.catalog.served();
+        let is_same =
+            |one: &&Arc<Resource>| one.group == resource.group && one.plural == resource.plural;
+        served.values().filter(is_same).map(|one| one.version.clone()).collect()
     }
 
     fn check_binding(&self, binding: &Value, request: &Request<'_>) -> Result<(), Failure> {

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
-use super::{Body, Call, Server, answer};
+use super::{
+    Body, Call, Server,
+    answer::{self, Shape},
+};
 use crate::{
     admit::Part,
     authorize::Access,
@@ -15,8 +18,8 @@ use crate::{
     failure::Failure,
     object,
     path::{self, Located, Target},
-    query::{self, Query},
-    resource::builtin,
+    query::{self, MAX_MANAGER, Query},
+    resource::{Resource, builtin},
     review::{self, Claims, Identity, Review},
 };
 
@@ -54,7 +57,7 @@ impl Server {
                     None if located.group.is_empty() && located.resource == "endpoints" => {
                         let answered = self.resource(located, parts, body, (caller, claims)).await;
                         let mut response = answered.unwrap_or_else(|it| answer::refuse(&it));
-                        answer::warn(&mut response, ENDPOINTS_WARNING);
+                        answer::warn(&mut response, &[ENDPOINTS_WARNING]);
                         Ok(response)
                     }
                     None => self.resource(located, parts, body, (caller, claims)).await,
@@ -76,7 +79,7 @@ impl Server {
         };
         let is_served = review::find(group, version, resource).is_some()
             || self.catalog.find(group, version, resource).is_some();
-        if is_served { Ok(()) } else { Err(Failure::unknown_path()) }
+        if is_served { Ok(()) } else { Err(unknown(group)) }
     }
 
     fn answer_review(
@@ -108,7 +111,10 @@ impl Server {
             (Target::CoreVersions, Some(_)) => true,
             (Target::Groups, Some(_)) => false,
             _ => {
-                let found = discovery::legacy(&served, target).ok_or_else(Failure::unknown_path)?;
+                let found = discovery::legacy(&served, target).ok_or_else(|| match target {
+                    Target::Group(group) | Target::Resources { group, .. } => unknown(group),
+                    _ => Failure::unknown_path(),
+                })?;
                 return Ok(answer::json(StatusCode::OK, &found));
             }
         };
@@ -122,7 +128,7 @@ impl Server {
 
     fn plain(&self, path: &str, parts: &Parts) -> Result<Response<Body>, Failure> {
         if parts.method != Method::GET {
-            return Err(Failure::unknown_path());
+            return Err(Failure::no_page());
         }
         let top = path.split('/').nth(1).unwrap_or("");
         match (top, path) {
@@ -136,7 +142,7 @@ impl Server {
                     "/openapi/v3", "/readyz", "/version"]});
                 Ok(answer::json(StatusCode::OK, &paths))
             }
-            _ => Err(Failure::unknown_path()),
+            _ => Err(Failure::no_page()),
         }
     }
 
@@ -150,27 +156,26 @@ impl Server {
         let resource = self
             .catalog
             .find(&located.group, &located.version, &located.resource)
-            .ok_or_else(Failure::unknown_path)?;
-        if !resource.namespaced && located.namespace.is_some() {
-            return Err(Failure::unknown_path());
-        }
-        if resource.namespaced && located.namespace.is_none() && located.name.is_some() {
-            return Err(Failure::unknown_path());
-        }
+            .ok_or_else(|| unknown(&located.group))?;
+        check_scope(&resource, &located, &parts.method)?;
         let query = query::parse(parts.uri.query().unwrap_or(""))?;
-        check_options(&parts.method, &query)?;
-        // Compat: an object is created in its namespace only.
-        let is_homeless = resource.namespaced && located.namespace.is_none();
-        if is_homeless && parts.method == Method::POST {
-            return Err(Failure::method());
-        }
-        let manager = query.field_manager.clone().unwrap_or_else(|| agent(&parts.headers));
+        let is_read = parts.method == Method::GET && !query.watch;
+        let shape = match located.subresource.as_deref() {
+            Some("log" | "exec" | "attach" | "portforward") => Shape::Plain,
+            _ => {
+                let is_list = is_read.then_some(located.name.is_none());
+                answer::shape(&parts.headers, &resource, is_list)?
+            }
+        };
+        check_options(parts, &query)?;
+        let manager = query.field_manager.clone().filter(|manager| !manager.is_empty());
+        let manager = manager.unwrap_or_else(|| agent(&parts.headers));
         let call = Call {
             resource,
             namespace: located.namespace,
             name: located.name,
             query,
-            shape: answer::shape(&parts.headers),
+            shape,
             manager,
             subresource: located.subresource.clone().unwrap_or_default(),
             caller,
@@ -179,6 +184,13 @@ impl Server {
         match located.subresource.as_deref() {
             None => self.main(call, parts, body).await,
             Some("status") if call.resource.status => self.status(&call, parts, body).await,
+            Some("finalize") if &*call.resource.collection == builtin::NAMESPACES => {
+                if parts.method != Method::PUT {
+                    return Err(Failure::method());
+                }
+                let new = decode(&parts.headers, &body, &call.resource.kind)?;
+                self.update(&call, new, Part::Main).await
+            }
             Some("approval") if &*call.resource.collection == CERTIFICATE_REQUESTS => {
                 self.status(&call, parts, body).await
             }
@@ -208,7 +220,9 @@ impl Server {
             Some("log") if call.resource.qualified() == "pods" => {
                 self.log(&call, &parts.method, parts.uri.query().unwrap_or(""))
             }
-            Some("exec" | "attach" | "portforward") if call.resource.qualified() == "pods" => {
+            Some("exec" | "attach" | "portforward" | "ephemeralcontainers")
+                if call.resource.qualified() == "pods" =>
+            {
                 self.refuse_command(&call)
             }
             Some(_) if call.resource.custom => {
@@ -289,16 +303,38 @@ impl Server {
     }
 }
 
+/// 404: nothing of the group is served at the path. Compat: only built-in groups say so in a `Status`.
+fn unknown(group: &str) -> Failure {
+    if builtin::has_group(group) { Failure::unknown_path() } else { Failure::no_page() }
+}
+
+/// Fails if the path has a namespace that the resource does not have, or lacks the one that a request
+/// needs. Only lists and watches reach over all namespaces.
+fn check_scope(resource: &Resource, located: &Located, method: &Method) -> Result<(), Failure> {
+    match (resource.namespaced, &located.namespace) {
+        (false, Some(_)) => Err(unknown(&resource.group)),
+        (true, None) if located.name.is_some() => Err(unknown(&resource.group)),
+        (true, None) if method != Method::GET && resource.custom => Err(unknown(&resource.group)),
+        (true, None) if method != Method::GET => Err(Failure::method()),
+        (true, None | Some(_)) | (false, None) => Ok(()),
+    }
+}
+
 /// Validates the options that all requests of a method share.
-fn check_options(method: &Method, query: &Query) -> Result<(), Failure> {
-    let kind = match *method {
+fn check_options(parts: &Parts, query: &Query) -> Result<(), Failure> {
+    let is_apply = media_type(&parts.headers) == "application/apply-patch+yaml";
+    let kind = match parts.method {
         Method::POST => "CreateOptions",
         Method::PUT => "UpdateOptions",
         Method::PATCH => "PatchOptions",
         Method::DELETE => "DeleteOptions",
         _ => return Ok(()),
     };
-    query.check_write().map_err(|fault| Failure::invalid_options(kind, &fault))
+    let faults = query.check_write((parts.method == Method::PATCH).then_some(is_apply));
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid_kind("meta.k8s.io", kind, "", &faults))
 }
 
 fn typed(media: &'static str, body: Bytes) -> Response<Body> {
@@ -307,9 +343,6 @@ fn typed(media: &'static str, body: Bytes) -> Response<Body> {
     response.headers_mut().insert(header::CONTENT_TYPE, media);
     response
 }
-
-/// Maximum length of the name of a field manager.
-const MAX_MANAGER: usize = 128;
 
 /// Returns the default field manager of a client: the first word of its `User-Agent`.
 fn agent(headers: &HeaderMap) -> String {
@@ -325,7 +358,7 @@ fn media_type(headers: &HeaderMap) -> &str {
 }
 
 fn decode(headers: &HeaderMap, bytes: &Bytes, kind: &str) -> Result<Decoded, Failure> {
-    body::decode(media_type(headers), bytes, kind)
+    body::decode(&media_type(headers).to_ascii_lowercase(), bytes, kind)
 }
 
 /// Parses the options of a delete request. An empty body has none.

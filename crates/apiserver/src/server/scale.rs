@@ -28,7 +28,7 @@ impl Server {
             Method::GET => return Ok(answer::json(StatusCode::OK, &current)),
             Method::PUT => read()?,
             Method::PATCH => {
-                let patch = patch::read(media, body, &call.resource)?;
+                let (patch, _) = patch::read(media, body, &call.resource)?;
                 match &patch {
                     Patch::Apply(applied) => applied.clone(),
                     Patch::Json(_) | Patch::Merge(_) | Patch::Strategic(_) => {

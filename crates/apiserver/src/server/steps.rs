@@ -83,7 +83,7 @@ impl Server {
                     }
                 }
                 Step::Finalize(resource, key) => self.finalize(&resource, &key, &mut steps).await,
-                Step::FinishNamespace(name) => self.finish_namespace(&name).await,
+                Step::FinishNamespace(name) => self.finish_namespace(&name, &mut steps).await,
                 Step::FinishDefinition(name) => self.finish_definition(&name, &mut steps).await,
             }
         }

@@ -12,13 +12,19 @@ use crate::{
     clock,
     failure::Failure,
     object,
-    resource::{Form, Resource, builtin},
+    resource::{Form, Resource, builtin, crd},
     service::Controllers,
     store::{Key, Object, Put, Write, WriteError, stamped},
 };
 
 /// Finalizer of a definition whose objects still exist.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Plural of the definitions.
+const CRD_PLURAL: &str = "customresourcedefinitions";
+
+/// Maximum number of attempts when the end of a deletion conflicts with other writes.
+const MAX_ATTEMPTS: usize = 32;
 
 /// The conditions of a namespace that is being deleted: type, and reason and message if all is well.
 const CONDITIONS: [(&str, &str, &str); 5] = [
@@ -154,14 +160,57 @@ impl Server {
     }
 
     /// Removes a namespace that is being deleted, if it is empty and no finalizer holds it. Else its
-    /// conditions say what is left.
-    pub(super) async fn finish_namespace(&self, namespace: &str) {
-        let key = Key::new("", namespace);
-        let Some(found) = self.store.get(builtin::NAMESPACES, &key) else { return };
-        if !found.head.is_deleting {
+    /// conditions say what is left. Objects that were created while the namespace was marked are
+    /// deleted first.
+    pub(super) async fn finish_namespace(&self, namespace: &str, steps: &mut Steps) {
+        if self.controllers == Controllers::Off {
             return;
         }
-        let remains = self.remains(namespace);
+        let key = Key::new("", namespace);
+        let is_deleting = || {
+            let found = self.store.get(builtin::NAMESPACES, &key);
+            found.is_some_and(|found| found.head.is_deleting)
+        };
+        for _ in 0..MAX_ATTEMPTS {
+            if !is_deleting() {
+                return;
+            }
+            let turn = self.removals.write().await;
+            let late = self.undeleted(namespace);
+            if late.is_empty() {
+                match self.finish_empty_namespace(&key).await {
+                    Err(WriteError::Stale) => continue,
+                    Ok(()) => return,
+                    Err(error) => {
+                        tracing::warn!(namespace, %error, "Failed to continue a deletion");
+                        return;
+                    }
+                }
+            }
+            drop(turn);
+            for (resource, key) in late {
+                // An object that another request removed meanwhile is as good as deleted.
+                let _ = self.remove_one(&resource, &key, &json!({}), false, steps).await;
+            }
+        }
+    }
+
+    /// Returns the objects of a namespace that are not being deleted.
+    fn undeleted(&self, namespace: &str) -> Vec<(Arc<Resource>, Key)> {
+        let mut out = Vec::new();
+        let served = self.catalog.served();
+        for other in served.values().filter(|one| one.namespaced && one.form == Form::Same) {
+            let objects = self.store.list(&other.collection, Some(namespace), None).0;
+            let late = objects.iter().filter(|object| !object.head.is_deleting);
+            out.extend(late.map(|object| (Arc::clone(other), object.key())));
+        }
+        out
+    }
+
+    /// Removes a namespace that nothing holds, or writes its conditions.
+    async fn finish_empty_namespace(&self, key: &Key) -> Result<(), WriteError> {
+        let Some(found) = self.store.get(builtin::NAMESPACES, key) else { return Ok(()) };
+        let remains = self.remains(&key.name);
         let old = found.value();
         let own = object::at(&old, &["spec", "finalizers"]).and_then(Value::as_array);
         let is_held = own.is_some_and(|list| list.iter().any(|one| one != "kubernetes"))
@@ -172,7 +221,7 @@ impl Server {
             let now = clock::rfc3339(self.clock.now());
             let conditions = Value::Array(remains.conditions(&old, &now));
             if object::at(&old, &["status", "conditions"]) == Some(&conditions) {
-                return;
+                return Ok(());
             }
             let mut value = found.whole();
             object::map_mut(object::map_of(&mut value), "status")
@@ -180,9 +229,8 @@ impl Server {
             Put::Keep(value)
         };
         let collection = builtin::NAMESPACES.into();
-        let write = Write { collection, key, expect: Some(found.version), put };
-        // A conflict is another writer, whose change finishes the namespace.
-        let _ = self.store.commit(write).await;
+        let write = Write { collection, key: key.clone(), expect: Some(found.version), put };
+        self.store.commit(write).await.map(drop)
     }
 
     fn remains(&self, namespace: &str) -> Remains {
@@ -248,26 +296,50 @@ impl Server {
         steps.add(Step::FinishDefinition(definition.to_owned()));
     }
 
-    /// Removes a definition that is being deleted, if it has no objects left.
+    /// Removes a definition that is being deleted, if it has no objects left. Those that were created
+    /// while the definition was marked are deleted first.
     pub(super) async fn finish_definition(&self, name: &str, steps: &mut Steps) {
         let key = Key::new("", name);
-        let Some(found) = self.store.get(builtin::CRDS, &key) else { return };
-        if !found.head.is_deleting || !self.store.is_empty(name) {
-            return;
-        }
-        let crds = self.catalog.find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-        if let Some(crds) = crds {
-            self.remove_finalizer(&crds, &key, CLEANUP, steps).await;
+        for _ in 0..MAX_ATTEMPTS {
+            let Some(found) = self.store.get(builtin::CRDS, &key) else { return };
+            if !found.head.is_deleting {
+                return;
+            }
+            let turn = self.removals.write().await;
+            // The objects of a built-in kind are not those of a definition.
+            let is_its = !builtin::has_group(crd::identity(&found.value()).0);
+            if !is_its || self.store.is_empty(name) {
+                let crds = self.catalog.find("apiextensions.k8s.io", "v1", CRD_PLURAL);
+                if let Some(crds) = crds {
+                    self.remove_finalizer(&crds, &key, CLEANUP, steps).await;
+                }
+                return;
+            }
+            drop(turn);
+            let served = self.catalog.served();
+            let Some(resource) = served.values().find(|one| one.custom && *one.collection == *name)
+            else {
+                return;
+            };
+            let objects = self.store.list(name, None, None).0;
+            let late: Vec<_> = objects.iter().filter(|object| !object.head.is_deleting).collect();
+            if late.is_empty() {
+                return;
+            }
+            for object in late {
+                let _ = self.remove_one(resource, &object.key(), &json!({}), false, steps).await;
+            }
         }
     }
 
-    /// Fails if the definition of a new custom object is being deleted.
+    /// Fails if the definition of a new custom object is being deleted, or was removed.
     pub(super) fn check_definition(&self, resource: &Resource, name: &str) -> Result<(), Failure> {
         if !resource.custom {
             return Ok(());
         }
         let found = self.store.get(builtin::CRDS, &Key::new("", &resource.collection));
-        if found.is_some_and(|found| found.head.is_deleting) {
+        let Some(found) = found else { return Err(Failure::no_page()) };
+        if found.head.is_deleting {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Failure::forbidden(resource, name, why));
         }

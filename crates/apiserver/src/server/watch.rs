@@ -143,21 +143,36 @@ impl Watcher {
         }
     }
 
+    /// Queues the events of the next changes, of about one batch: a client that reads slowly leaves the
+    /// others in the log, which all watches share.
     fn read_log(&mut self) {
-        match self.server.store.since(&self.call.resource.collection, self.seen) {
-            Ok((changes, complete)) => {
-                for change in &changes {
-                    self.send_change(change);
+        while self.ready.is_empty() && self.batch.is_empty() {
+            match self.server.store.since(&self.call.resource.collection, self.seen) {
+                Ok((changes, complete)) => {
+                    self.seen = self.send_changes(&changes).unwrap_or(complete);
+                    if changes.is_empty() {
+                        return;
+                    }
                 }
-                self.seen = complete;
-            }
-            Err(old) => {
-                let why = format!("too old resource version: {} ({})", self.seen, old.oldest);
-                let status = Failure::expired(why).status();
-                self.push(EventKind::Error, status.to_string().into());
-                self.ended = true;
+                Err(old) => {
+                    let why = format!("too old resource version: {} ({})", self.seen, old.oldest);
+                    let status = Failure::expired(why).status();
+                    self.push(EventKind::Error, status.to_string().into());
+                    self.ended = true;
+                }
             }
         }
+    }
+
+    /// Queues the events of changes. Returns the version of the change that completes a batch.
+    fn send_changes(&mut self, changes: &[Change]) -> Option<u64> {
+        for change in changes {
+            self.send_change(change);
+            if !self.ready.is_empty() {
+                return Some(change.object.version);
+            }
+        }
+        None
     }
 
     /// Sends the event of a change as the selector sees it: a change can move an object into the

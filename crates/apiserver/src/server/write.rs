@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::{Body, Call, Server, answer, dependents, steps::Steps};
 use crate::{
     admit::{self, Admitted, Part},
-    body::Decoded,
+    body::{self, Decoded},
     failure::{Failure, Fault},
+    field_path::MAX_PATHS,
     form, object,
     patch::{
         self,
@@ -39,6 +40,7 @@ enum Owners {
 /// Returns the subresource through which a request writes a part.
 fn subresource(call: &Call, part: Part) -> &'static str {
     match part {
+        Part::Main if call.subresource == "finalize" => "finalize",
         Part::Main => "",
         Part::Status if call.subresource == "approval" => "approval",
         Part::Status => "status",
@@ -54,14 +56,14 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let mut new = read.value;
         check_kind(call, &mut new)?;
-        self.store_new(call, new, &read.duplicates, Owners::Record("")).await
+        self.store_new(call, new, &read.notes, Owners::Record("")).await
     }
 
     async fn store_new(
         &self,
         call: &Call,
         mut new: Value,
-        duplicates: &[String],
+        objections: &[String],
         owners: Owners,
     ) -> Result<Response<Body>, Failure> {
         let resource = &call.resource;
@@ -81,7 +83,7 @@ impl Server {
             };
             let admitted = admit::create(resource, new, self.clock.now(), (self.entropy)(), own)?;
             self.check_write(call, "CREATE", Some(&admitted.object), None)?;
-            let notes = notes(duplicates, &admitted);
+            let notes = notes(objections, &admitted);
             strict(call, &notes)?;
             let name = object::name(&admitted.object).to_owned();
             let key = Key::new(object::namespace(&admitted.object), &name);
@@ -90,7 +92,8 @@ impl Server {
             let stored = if call.query.dry_run {
                 self.dry_run(&collection, &key, put)
             } else {
-                self.commit(Write { collection, key: key.clone(), expect: None, put }).await
+                let write = Write { collection, key: key.clone(), expect: None, put };
+                self.commit_new(call, write).await?
             };
             match stored {
                 Ok(stored) => {
@@ -113,6 +116,18 @@ impl Server {
         Err(Failure::internal("no free name was found"))
     }
 
+    /// Commits a new object, unless its namespace or its definition was deleted since it was checked.
+    async fn commit_new(
+        &self,
+        call: &Call,
+        write: Write,
+    ) -> Result<Result<Arc<Object>, WriteError>, Failure> {
+        let _turn = self.removals.read().await;
+        self.check_namespace(call, &write.key.name)?;
+        self.check_definition(&call.resource, &write.key.name)?;
+        Ok(self.commit(write).await)
+    }
+
     /// Does what follows from a write: the removal of an object, or an owner that does not exist.
     async fn follow(&self, resource: &Arc<Resource>, written: &Object, is_gone: bool) {
         let mut steps = Steps::default();
@@ -120,6 +135,9 @@ impl Server {
             self.removed(resource, written, &mut steps);
         } else {
             self.collect(resource, written, &mut steps).await;
+        }
+        if &*resource.collection == builtin::NAMESPACES && written.head.is_deleting {
+            self.empty_namespace(&written.head.name, &mut steps);
         }
         self.run(steps).await;
     }
@@ -166,9 +184,15 @@ impl Server {
             if call.resource.is_created_by_update()
                 && object::meta(&new, "resourceVersion").is_empty()
             {
-                return self.store_new(call, new, &read.duplicates, Owners::Record("")).await;
+                let made = self.store_new(call, new.clone(), &read.notes, Owners::Record(""));
+                match made.await {
+                    // Another request has created the object meanwhile.
+                    Err(failure) if failure.is_exists() => {}
+                    made => return made,
+                }
+            } else {
+                return Err(Failure::not_found(&call.resource, named));
             }
-            return Err(Failure::not_found(&call.resource, named));
         }
         if call.resource.needs_version() && object::meta(&new, "resourceVersion").is_empty() {
             let rule = "must be specified for an update";
@@ -177,7 +201,7 @@ impl Server {
             return Err(Failure::invalid_kind(group, plural, named, &[fault]));
         }
         let owners = Owners::Record(subresource(call, part));
-        self.change(call, part, owners, &read.duplicates, |_| Ok(new.clone())).await
+        self.change(call, part, owners, &read.notes, |_| Ok(new.clone())).await
     }
 
     /// Applies a patch of any format.
@@ -188,12 +212,17 @@ impl Server {
         body: &[u8],
         part: Part,
     ) -> Result<Response<Body>, Failure> {
-        let patch = patch::read(media, body, &call.resource)?;
+        let (patch, given) = patch::read(media, body, &call.resource)?;
         if let patch::Patch::Apply(applied) = &patch {
-            return self.apply(call, applied, part).await;
+            let is_strict = call.query.field_validation == "Strict";
+            if let Some(note) = given.first().filter(|_| is_strict) {
+                let why = "error strict decoding YAML: error converting YAML to JSON";
+                return Err(Failure::bad_request(format!("{why}: {note}")));
+            }
+            return self.apply(call, applied, &given, part).await;
         }
         let owners = Owners::Record(subresource(call, part));
-        self.change(call, part, owners, &[], |current| {
+        self.change(call, part, owners, &given, |current| {
             let new = patch::apply(&patch, current, &call.resource)?;
             check_patched(call, &new)?;
             let named = call.name.as_deref().unwrap_or("");
@@ -214,6 +243,7 @@ impl Server {
         &self,
         call: &Call,
         applied: &Value,
+        objections: &[String],
         part: Part,
     ) -> Result<Response<Body>, Failure> {
         check_applied(call, applied)?;
@@ -222,12 +252,19 @@ impl Server {
         let manager = self.manager(call, part, subresource(call, part));
         let resource = &call.resource;
         let absent = self.store.get(&resource.collection, &call.key()).is_none();
+        if absent && part == Part::Main && object::name(&placed).is_empty() {
+            return Err(undeterminable(call.name.as_deref().unwrap_or("")));
+        }
         if absent && part == Part::Main {
             object::set_meta(&mut placed, "name", call.name.clone().unwrap_or_default());
             let new = ssa::create(resource, placed, &manager);
-            return self.store_new(call, new, &[], Owners::Written).await;
+            match self.store_new(call, new, objections, Owners::Written).await {
+                // Another request has created the object meanwhile.
+                Err(failure) if failure.is_exists() => {}
+                made => return made,
+            }
         }
-        self.change(call, part, Owners::Written, &[], |current| {
+        self.change(call, part, Owners::Written, objections, |current| {
             ssa::apply(resource, current, applied, &manager, call.query.force)
         })
         .await
@@ -250,7 +287,7 @@ impl Server {
         call: &Call,
         part: Part,
         owners: Owners,
-        duplicates: &[String],
+        objections: &[String],
         change: impl Fn(&Value) -> Result<Value, Failure>,
     ) -> Result<Response<Body>, Failure> {
         let resource = &call.resource;
@@ -260,7 +297,8 @@ impl Server {
             let old = old.ok_or_else(|| Failure::not_found(resource, &key.name))?;
             let before = old.whole();
             let shown = form::shown(resource, &before);
-            let new = form::stored(resource, change(&shown)?);
+            let mut new = form::stored(resource, change(&shown)?);
+            keep_finalizers(call, &before, &mut new);
             self.check_grant(call, &new, Some(&before))?;
             let own = |object: &mut Value, given| {
                 if let Owners::Record(subresource) = owners {
@@ -274,7 +312,7 @@ impl Server {
             let mut admitted = admit::update(resource, &before, new, part, now, own)?;
             managed::keep_times(&before, &mut admitted.object);
             self.check_write(call, "UPDATE", Some(&admitted.object), Some(&before))?;
-            let notes = notes(duplicates, &admitted);
+            let notes = notes(objections, &admitted);
             strict(call, &notes)?;
             if admitted.object == before {
                 let mut response = self.show(call, StatusCode::OK, &old);
@@ -285,7 +323,9 @@ impl Server {
             if call.query.dry_run {
                 let shown = unstored(admitted.object, old.version)
                     .map_err(|error| Self::commit_failure(resource, &key.name, &error))?;
-                return Ok(self.show(call, StatusCode::OK, &shown));
+                let mut response = self.show(call, StatusCode::OK, &shown);
+                warn(call, &notes, &mut response);
+                return Ok(response);
             }
             let put = if gone { Put::Remove(admitted.object) } else { Put::Keep(admitted.object) };
             let collection = Arc::clone(&resource.collection);
@@ -335,11 +375,22 @@ impl Server {
     }
 }
 
+/// Restores the finalizers in the spec of a namespace, which only its subresource `finalize` changes.
+fn keep_finalizers(call: &Call, old: &Value, new: &mut Value) {
+    if &*call.resource.collection != builtin::NAMESPACES || call.subresource == "finalize" {
+        return;
+    }
+    let spec = object::map_mut(object::map_of(new), "spec");
+    match object::at(old, &["spec", "finalizers"]) {
+        Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers.clone()),
+        None => spec.remove("finalizers"),
+    };
+}
+
 /// Returns what strict decoding objects to.
-fn notes(duplicates: &[String], admitted: &Admitted) -> Vec<String> {
-    let duplicates = duplicates.iter().map(|one| format!("duplicate field \"{one}\""));
-    let unknown = admitted.unknown.iter().map(|one| format!("unknown field \"{one}\""));
-    duplicates.chain(unknown).collect()
+fn notes(objections: &[String], admitted: &Admitted) -> Vec<String> {
+    let unknown = admitted.unknown.iter().map(|one| format!("unknown field {one:?}"));
+    objections.iter().cloned().chain(unknown).take(MAX_PATHS).collect()
 }
 
 fn strict(call: &Call, notes: &[String]) -> Result<(), Failure> {
@@ -357,8 +408,8 @@ fn strict(call: &Call, notes: &[String]) -> Result<(), Failure> {
 
 fn warn(call: &Call, notes: &[String], response: &mut Response<Body>) {
     if matches!(call.query.field_validation.as_str(), "Warn" | "") {
-        for note in notes {
-            answer::warn(response, note);
-        }
+        let notes: Vec<&str> =
+            notes.iter().map(|note| note.strip_prefix(body::YAML_NOTE).unwrap_or(note)).collect();
+        answer::warn(response, &notes);
     }
 }

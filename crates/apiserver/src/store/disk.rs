@@ -141,10 +141,18 @@ struct Accepted {
 }
 
 fn flush(database: &Database, shared: &Shared, batch: Vec<Job>) {
-    let accepted = check(shared, batch);
-    if accepted.is_empty() {
-        return;
+    let (accepted, refused) = check(shared, batch);
+    if !accepted.is_empty() {
+        write_all(database, shared, accepted);
     }
+    // A refused writer that reads the object again sees the write to which it lost.
+    for (done, error) in refused {
+        let _ = done.send(Err(error));
+    }
+}
+
+/// Writes to disk, then publishes the changes.
+fn write_all(database: &Database, shared: &Shared, accepted: Vec<Accepted>) {
     if let Err(error) = persist(database, &accepted) {
         tracing::error!(%error, "Failed to write to the API server's database");
         for one in accepted {
@@ -164,13 +172,17 @@ fn flush(database: &Database, shared: &Shared, batch: Vec<Job>) {
     }
 }
 
+/// The answer to a write that is refused.
+type Refused = (oneshot::Sender<Result<Arc<Object>, WriteError>>, WriteError);
+
 /// Assigns versions to the writes whose preconditions hold against the store and the earlier writes
 /// of the batch.
-fn check(shared: &Shared, batch: Vec<Job>) -> Vec<Accepted> {
+fn check(shared: &Shared, batch: Vec<Job>) -> (Vec<Accepted>, Vec<Refused>) {
     let state = shared.read();
     let mut version = state.version;
     let mut pending: HashMap<(Arc<str>, Key), Option<Arc<Object>>> = HashMap::new();
     let mut accepted = Vec::with_capacity(batch.len());
+    let mut refused = Vec::new();
     for Job { write, done } in batch {
         let place = (write.collection, write.key);
         let before = match pending.get(&place) {
@@ -178,9 +190,7 @@ fn check(shared: &Shared, batch: Vec<Job>) -> Vec<Accepted> {
             None => state.current(&place.0, &place.1),
         };
         match prepare(&place.0, write.expect, write.put, before, version + 1) {
-            Err(error) => {
-                let _ = done.send(Err(error));
-            }
+            Err(error) => refused.push((done, error)),
             Ok(change) => {
                 version += 1;
                 let left = (change.kind != ChangeKind::Deleted).then(|| Arc::clone(&change.object));
@@ -189,7 +199,7 @@ fn check(shared: &Shared, batch: Vec<Job>) -> Vec<Accepted> {
             }
         }
     }
-    accepted
+    (accepted, refused)
 }
 
 fn persist(database: &Database, accepted: &[Accepted]) -> Result<(), redb::Error> {

@@ -11,7 +11,7 @@ use crate::object as fields;
 const MAX_OBJECT: usize = 1024 * 1024 * 3 / 2;
 
 /// Maximum depth of an object. Its text is read by a parser that calls itself for each level.
-pub(super) const MAX_DEPTH: usize = 120;
+pub(crate) const MAX_DEPTH: usize = 120;
 
 /// Checks the precondition of a write and assigns its version.
 pub(super) fn prepare(

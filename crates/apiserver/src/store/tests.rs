@@ -47,6 +47,18 @@ async fn a_reader_of_the_log_sees_each_change_once_and_in_order() {
 }
 
 #[tokio::test]
+async fn a_reader_that_is_behind_gets_a_part_of_the_changes() {
+    let store = Store::in_memory(1_000);
+    let start = store.version();
+    for number in 0..MAX_CHANGES + 1 {
+        add(&store, &number.to_string()).await;
+    }
+    let (changes, complete) = store.since("things", start).unwrap();
+    assert_eq!((changes.len(), complete), (MAX_CHANGES, start + MAX_CHANGES as u64));
+    assert_eq!(store.since("things", complete).unwrap().0.len(), 1);
+}
+
+#[tokio::test]
 async fn a_version_older_than_the_log_is_an_error() {
     let store = Store::in_memory(2);
     let start = store.version();

@@ -7,7 +7,7 @@ use mco_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::{Field, METADATA, Struct, Type, inner, resolved};
-use crate::field_path::FieldPath;
+use crate::field_path::{FieldPath, FieldPaths};
 
 /// Brings an object of the type `found` into the form in which Kubernetes writes it, and returns the
 /// paths of its unknown fields, which are dropped. Fails with the message of kube-apiserver if a value
@@ -15,7 +15,7 @@ use crate::field_path::FieldPath;
 pub(crate) fn read(found: &'static Struct, object: &mut Value) -> Result<Vec<String>, String> {
     let mut reader = Reader::new(found);
     reader.structure(found, object, FieldPath::Root)?;
-    Ok(reader.unknown)
+    Ok(reader.unknown.into_vec())
 }
 
 /// Brings the metadata of a custom object into that form.
@@ -26,7 +26,7 @@ pub(crate) fn read_metadata(metadata: &mut Value) -> Result<Vec<String>, String>
         return Err(reader.mismatch(metadata, &METADATA));
     }
     reader.structure(found, metadata, FieldPath::Root.key("metadata"))?;
-    Ok(reader.unknown)
+    Ok(reader.unknown.into_vec())
 }
 
 /// Returns an object of the type without any field but those that JSON always contains.
@@ -37,7 +37,7 @@ pub(crate) fn empty(found: &'static Struct) -> Value {
 }
 
 struct Reader {
-    unknown: Vec<String>,
+    unknown: FieldPaths,
     /// Names of the fields on the way to the current value.
     fields: Vec<&'static str>,
     /// The innermost type with fields.
@@ -46,7 +46,7 @@ struct Reader {
 
 impl Reader {
     fn new(found: &'static Struct) -> Self {
-        Self { unknown: Vec::new(), fields: Vec::new(), owner: found.name }
+        Self { unknown: FieldPaths::default(), fields: Vec::new(), owner: found.name }
     }
 
     fn mismatch(&self, value: &Value, kind: &'static Type) -> String {
@@ -74,7 +74,7 @@ impl Reader {
                 return true;
             }
             let Some(field) = found.field(key) else {
-                self.unknown.push(path.key(key).to_string());
+                self.unknown.add(path.key(key));
                 return false;
             };
             self.fields.push(field.name);

@@ -132,5 +132,51 @@ async fn deleting_a_definition_deletes_its_objects() {
     let name = "machineconfigpools.machineconfiguration.openshift.io";
     crds.delete(name, &kube::api::DeleteParams::default()).await.unwrap();
     let gone = refusal(api(&client, "MachineConfigPool").get("p").await);
-    assert_eq!(gone, (404, "the server could not find the requested resource".to_owned()));
+    assert_eq!((gone.0, gone.1.trim_end()), (404, "404 page not found"));
+}
+
+#[tokio::test]
+async fn a_definition_does_not_take_the_objects_of_a_built_in_kind() {
+    let client = client().await;
+    let body = json!({"metadata": {"name": "a"}}).to_string().into_bytes();
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    client.request::<Value>(http::Request::post(leases).body(body).unwrap()).await.unwrap();
+    let define = |group: &str, plural: &str, annotations: Value| {
+        let name = format!("{plural}.{group}");
+        json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"group": group,
+            "scope": "Namespaced", "names": {"plural": plural, "kind": "Thing"},
+            "versions": [{"name": "v2", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+    };
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let send = async |definition: Value| {
+        let request = http::Request::post(crds).body(definition.to_string().into_bytes()).unwrap();
+        client.request::<Value>(request).await
+    };
+    assert_eq!(refusal(send(define("apps", "deployments", json!({}))).await).0, 422);
+    assert_eq!(refusal(send(define("coordination.k8s.io", "leases", json!({}))).await).0, 422);
+    let approved = json!({"api-approved.kubernetes.io": "unapproved, a test"});
+    send(define("coordination.k8s.io", "leases", approved)).await.unwrap();
+    let other = "/apis/coordination.k8s.io/v2/namespaces/default/leases";
+    let listed = client.request::<Value>(http::Request::get(other).body(vec![]).unwrap()).await;
+    assert_eq!(refusal(listed).0, 404);
+    let definition = format!("{crds}/leases.coordination.k8s.io");
+    let request = http::Request::delete(&definition).body(vec![]).unwrap();
+    client.request::<Value>(request).await.unwrap();
+    let gone = client.request::<Value>(http::Request::get(&definition).body(vec![]).unwrap()).await;
+    assert_eq!(refusal(gone).0, 404);
+    let left = client.request::<Value>(http::Request::get(leases).body(vec![]).unwrap()).await;
+    assert_eq!(left.unwrap()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn only_lists_and_watches_reach_over_all_namespaces() {
+    let client = client().await;
+    let body = json!({"metadata": {"name": "a"}}).to_string().into_bytes();
+    let configmaps = "/api/v1/namespaces/default/configmaps";
+    client.request::<Value>(http::Request::post(configmaps).body(body).unwrap()).await.unwrap();
+    let request = http::Request::delete("/api/v1/configmaps").body(vec![]).unwrap();
+    assert_eq!(refusal(client.request::<Value>(request).await).0, 405);
+    let request = http::Request::get(format!("{configmaps}/a")).body(vec![]).unwrap();
+    client.request::<Value>(request).await.unwrap();
 }

@@ -10,7 +10,7 @@ use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use mco_apiserver::{ApiServer, Settings};
+use mco_apiserver::{ApiServer, Controllers, Settings};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -112,4 +112,84 @@ async fn a_finalizer_of_an_object_holds_its_namespace() {
     let release = json!({"metadata": {"finalizers": null}});
     maps.patch("c", &PatchParams::default(), &Patch::Merge(&release)).await.unwrap();
     assert_eq!(refusal(namespaces.get("n").await).0, 404);
+}
+
+#[tokio::test]
+async fn a_namespace_whose_last_finalizer_is_removed_is_removed() {
+    let api = ApiServer::in_memory(Settings::default()).await.unwrap();
+    let namespace = json!({"metadata": {"name": "n", "finalizers": ["a.b/c"]}});
+    assert_eq!(send(&api, Method::POST, "/api/v1/namespaces", &namespace).await.0, 201);
+    send(&api, Method::DELETE, "/api/v1/namespaces/n", &Value::Null).await;
+    let (_, held) = send(&api, Method::GET, "/api/v1/namespaces/n", &Value::Null).await;
+    assert_eq!(held["status"]["phase"], "Terminating");
+    let mut released = held.clone();
+    released["metadata"]["finalizers"] = Value::Null;
+    assert_eq!(send(&api, Method::PUT, "/api/v1/namespaces/n", &released).await.0, 200);
+    assert_eq!(send(&api, Method::GET, "/api/v1/namespaces/n", &Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_namespace_can_be_finalized() {
+    let api = ApiServer::in_memory(Settings::default()).await.unwrap();
+    let namespace = json!({"metadata": {"name": "n"}, "spec": {"finalizers": ["a.b/c"]}});
+    assert_eq!(send(&api, Method::POST, "/api/v1/namespaces", &namespace).await.0, 201);
+    send(&api, Method::DELETE, "/api/v1/namespaces/n", &Value::Null).await;
+    let finalized = json!({"metadata": {"name": "n"}, "spec": {"finalizers": []}});
+    let (code, shown) = send(&api, Method::PUT, "/api/v1/namespaces/n", &finalized).await;
+    assert_eq!((code, &shown["spec"]["finalizers"]), (200, &json!(["a.b/c", "kubernetes"])));
+    let uri = "/api/v1/namespaces/n/finalize";
+    assert_eq!(send(&api, Method::PUT, uri, &finalized).await.0, 200);
+    assert_eq!(send(&api, Method::GET, "/api/v1/namespaces/n", &Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn an_object_without_its_namespace_is_deleted_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state");
+    let off = Settings { controllers: Controllers::Off, ..Settings::default() };
+    let api = ApiServer::open(&path, off).await.unwrap();
+    let namespace = json!({"metadata": {"name": "n"}});
+    send(&api, Method::POST, "/api/v1/namespaces", &namespace).await;
+    let object = json!({"metadata": {"name": "c"}});
+    send(&api, Method::POST, "/api/v1/namespaces/n/configmaps", &object).await;
+    send(&api, Method::DELETE, "/api/v1/namespaces/n", &Value::Null).await;
+    let uri = "/api/v1/namespaces/n/finalize";
+    assert_eq!(send(&api, Method::PUT, uri, &namespace).await.0, 200);
+    assert_eq!((send(&api, Method::GET, uri, &Value::Null).await.0, left(&api).await), (405, 1));
+    drop(api);
+    let api = ApiServer::open(&path, Settings::default()).await.unwrap();
+    assert_eq!(left(&api).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn creates_during_a_delete_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = ApiServer::open(&dir.path().join("state"), Settings::default()).await.unwrap();
+    for round in 0..30 {
+        let namespace = json!({"metadata": {"name": "n"}});
+        assert_eq!(send(&api, Method::POST, "/api/v1/namespaces", &namespace).await.0, 201);
+        let writers: Vec<_> = (0..8)
+            .map(|writer| {
+                let api = api.clone();
+                tokio::spawn(async move {
+                    for number in 0.. {
+                        let name = format!("c{writer}-{number}");
+                        let object = json!({"metadata": {"name": name}});
+                        let uri = "/api/v1/namespaces/n/configmaps";
+                        if send(&api, Method::POST, uri, &object).await.0 != 201 {
+                            return;
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        send(&api, Method::DELETE, "/api/v1/namespaces/n", &Value::Null).await;
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        gone(&api).await;
+    }
 }

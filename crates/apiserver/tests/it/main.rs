@@ -26,6 +26,8 @@ mod outage;
 #[cfg(test)]
 mod property;
 #[cfg(test)]
+mod racing;
+#[cfg(test)]
 mod request_rules;
 #[cfg(test)]
 mod rights;

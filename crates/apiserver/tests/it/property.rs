@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::request_rules::Api;
+use crate::request_rules::{self, Api};
 
 /// Texts of these parts and of any others.
 fn text(parts: &'static [&'static str]) -> impl Strategy<Value = String> {
@@ -266,4 +266,33 @@ fn deep_bodies_and_expressions_are_refused_in_time() {
         api.check_expression(&deep);
         api.check_column(&deep);
     }
+}
+
+#[test]
+fn the_seeds_of_the_fuzzers_follow_the_rules() {
+    let api = Api::new();
+    for seed in request_rules::REQUESTS {
+        let parts: Vec<&[u8]> = seed.splitn(4, |byte| *byte == b'\n').collect();
+        api.check_request(parts[0], parts[1], parts[2], parts[3]);
+    }
+    for seed in request_rules::NEW {
+        assert!(api.check_body(seed) > 0, "{}", String::from_utf8_lossy(seed));
+    }
+    for seed in request_rules::CHANGES {
+        api.check_patch(seed);
+    }
+    for seed in request_rules::SELECTORS {
+        api.check_selector(&String::from_utf8_lossy(seed));
+    }
+    for seed in request_rules::EXPRESSIONS {
+        api.check_expression(&String::from_utf8_lossy(seed));
+    }
+    for seed in request_rules::COLUMNS {
+        api.check_column(&String::from_utf8_lossy(seed));
+    }
+    let mut data = [0; 4096];
+    let first = request_rules::seed(request_rules::COLUMNS, &mut data, 0);
+    assert_eq!(first.map(|size| &data[..size]), request_rules::COLUMNS.first().copied());
+    assert_eq!(request_rules::seed(request_rules::COLUMNS, &mut data, 1), None);
+    assert_eq!(request_rules::seed(request_rules::COLUMNS, &mut data[..4], 0), None);
 }

@@ -79,6 +79,27 @@ async fn watch_versions(api: &Api<ConfigMap>, from: &str, count: usize) -> Vec<u
 }
 
 #[tokio::test]
+async fn a_watch_that_is_behind_catches_up() {
+    let client = client().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let other: Api<ConfigMap> = Api::namespaced(client, "kube-public");
+    let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut own = Vec::new();
+    for number in 0..600 {
+        let api = if number % 300 == 299 { &api } else { &other };
+        let mut map = config_map(&format!("c{number}"));
+        // Some events fill a batch, and some are larger than one.
+        map.data.as_mut().unwrap().insert("x".into(), "x".repeat(number % 7 * 8_000));
+        let made = api.create(&PostParams::default(), &map).await.unwrap();
+        own.extend((number % 300 == 299).then(|| version(&made)));
+    }
+    let seen = soon("both changes", watch_versions(&api, &start, 2)).await;
+    assert_eq!(seen, own);
+    let seen = soon("all changes", watch_versions(&other, &start, 598)).await;
+    assert!(seen.is_sorted() && seen.len() == 598);
+}
+
+#[tokio::test]
 async fn a_version_older_than_the_log_has_expired() {
     let settings = Settings { watch_history: 3, ..Settings::default() };
     let api: Api<ConfigMap> = Api::namespaced(client_of(settings).await, "default");

@@ -158,6 +158,11 @@ pub(super) fn budget(new: &Value) -> Vec<Fault> {
             faults.extend(amount(value, &format!("spec.{field}")));
         }
     }
+    let policy = object::text(new, &["spec", "unhealthyPodEvictionPolicy"]);
+    if !matches!(policy, "" | "AlwaysAllow" | "IfHealthyBudget") {
+        let known = ["AlwaysAllow", "IfHealthyBudget"];
+        faults.push(Fault::not_supported("spec.unhealthyPodEvictionPolicy", policy, &known));
+    }
     faults
 }
 
@@ -209,13 +214,17 @@ pub(super) fn event(new: &Value) -> Vec<Fault> {
 }
 
 /// Validates the finalizers of a Namespace.
-pub(super) fn namespace(new: &Value) -> Vec<Fault> {
+pub(super) fn namespace(new: &Value, old: Option<&Value>) -> Vec<Fault> {
     let list = object::at(new, &["spec", "finalizers"]).and_then(Value::as_array);
     let mut faults = Vec::new();
-    for finalizer in list.into_iter().flatten().filter_map(Value::as_str) {
+    for (at, finalizer) in list.into_iter().flatten().filter_map(Value::as_str).enumerate() {
         if !finalizer.contains('/') && finalizer != "kubernetes" {
             let rule = "name is neither a standard finalizer name nor is it fully qualified";
-            faults.push(Fault::invalid("spec.finalizers", &json!(finalizer), rule));
+            let place = match old {
+                Some(_) => format!("spec.finalizers[{at}]"),
+                None => "spec.finalizers".to_owned(),
+            };
+            faults.push(Fault::invalid(place, &json!(finalizer), rule));
         }
     }
     faults

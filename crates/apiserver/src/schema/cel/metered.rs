@@ -27,6 +27,7 @@ pub(super) const IN: &str = "@cost_in";
 pub(super) const CONTAINS: &str = "@cost_contains";
 pub(super) const MATCHES: &str = "@cost_matches";
 pub(super) const REPLACE: &str = "@cost_replace";
+pub(super) const JOIN: &str = "@cost_join";
 
 /// Parts of a value that cost one unit if it is read, or copied for a while.
 const READ_PARTS: u64 = 8;
@@ -39,7 +40,7 @@ type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 /// Adds the functions to the environment, by their number of arguments besides the meter.
 pub(super) fn extension(env: &mut Env) -> Result<(), DeclarationError> {
-    let functions: [(&str, usize, Function); 15] = [
+    let functions: [(&str, usize, Function); 17] = [
         (SPEND, 1, spend),
         (ITEM, 2, item),
         (READ, 1, read),
@@ -55,6 +56,8 @@ pub(super) fn extension(env: &mut Env) -> Result<(), DeclarationError> {
         (MATCHES, 2, matches),
         (REPLACE, 3, replace),
         (REPLACE, 4, replace),
+        (JOIN, 1, join),
+        (JOIN, 2, join),
     ];
     for (name, arity, function) in functions {
         let mut types = vec![METER_TYPE];
@@ -248,4 +251,23 @@ fn replace<'b, 'v>(mut args: Args<'b, 'v>) -> Answer<'b, 'v> {
     let length = inside.matches(wanted).take(most).count().saturating_mul(new.len());
     meter.charge(length.div_ceil(10) as u64)?;
     Ok(CowVal::owned(CelString::from(inside.replacen(wanted, new, most))))
+}
+
+/// Joins the texts of a list, with a separator if one is given.
+fn join<'b, 'v>(mut args: Args<'b, 'v>) -> Answer<'b, 'v> {
+    let separator = if args.len() > 2 { args.pop() } else { None };
+    let (meter, [list]) = metered(args)?;
+    meter.charge_copy(list.as_ref(), READ_PARTS)?;
+    let failed = || overload("join", &[list.as_ref()], true);
+    let separator = match &separator {
+        None => "",
+        Some(separator) => text(separator.as_ref()).ok_or_else(failed)?,
+    };
+    let items = list.downcast_ref::<CelList<'_>>().ok_or_else(failed)?.inner().iter();
+    let texts: Option<Vec<&str>> = items.map(|item| text(item.as_ref())).collect();
+    let texts = texts.ok_or_else(failed)?;
+    let separators = separator.len().saturating_mul(texts.len().saturating_sub(1));
+    let length = texts.iter().map(|text| text.len()).fold(separators, usize::saturating_add);
+    meter.charge(1 + length.div_ceil(10) as u64)?;
+    Ok(CowVal::owned(CelString::from(texts.join(separator))))
 }

@@ -13,7 +13,7 @@ use ::cel::common::ast::{
 use super::{
     cost::METER,
     metered::{
-        ADD, CONTAINS, COPY, COUNT, EQUALS, IN, ITEM, MATCHES, OPTIONAL, PEEK, READ, REPLACE,
+        ADD, CONTAINS, COPY, COUNT, EQUALS, IN, ITEM, JOIN, MATCHES, OPTIONAL, PEEK, READ, REPLACE,
         SPEND, SQUARE,
     },
 };
@@ -391,6 +391,7 @@ impl Rewriter {
         let whole = match (name.as_str(), args.len() + usize::from(target.is_some())) {
             ("contains", 2) if target.is_some() => Some(CONTAINS),
             ("matches", 2) => Some(MATCHES),
+            ("join", 1 | 2) if target.is_some() => Some(JOIN),
             ("replace", 3 | 4) if target.is_some() => Some(REPLACE),
             _ => None,
         };
