@@ -109,6 +109,7 @@ async fn a_server_is_trusted_by_its_authority_or_by_a_hash() {
         Trust::hash(&hex(&ours.der)).unwrap(),
         Trust::hash(&hex(&ours.leaf)).unwrap(),
         Trust::hash(&colons).unwrap(),
+        Trust::hash(&format!("sha256 Fingerprint={}", colons.to_uppercase())).unwrap(),
     ] {
         assert_eq!(fetch(&url, &trust).await.unwrap(), b"{}", "{trust:?}");
     }

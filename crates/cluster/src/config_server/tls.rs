@@ -68,11 +68,13 @@ impl Trust {
         }
     }
 
-    /// Trusts servers that present a certificate with this SHA-256, in hexadecimal digits with or
-    /// without colons: their own, or that of the authority which signed it.
+    /// Trusts servers that present a certificate with this SHA-256: their own, or that of the authority
+    /// which signed it. The text has hexadecimal digits with or without colons, also as `openssl x509
+    /// -fingerprint` prints them.
     pub fn hash(text: &str) -> Result<Self, TrustError> {
         let wrong = || TrustError::Hash(text.to_owned());
-        let digits = text.strip_prefix("sha256:").unwrap_or(text).replace(':', "");
+        let printed = text.split_once("Fingerprint=").map_or(text, |(_, digits)| digits);
+        let digits = printed.strip_prefix("sha256:").unwrap_or(printed).replace(':', "");
         if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(wrong());
         }
