@@ -410,26 +410,6 @@ mod tests {
                 Some("few"),
             ),
             (
-                json!({"variables": [{"name": "bad", "expression": "object.spec.x"},
-                    {"name": "n", "expression": "size(object.data)"},
-                    {"name": "m", "expression": "variables.n + 1"}],
-                    "validations": [{"expression": "variables.m > 2", "message": "few"}]}),
-                Some("few"),
-            ),
-            (
-                json!({"variables": [{"name": "bad", "expression": "object.spec.x"}],
-                    "validations": [{"expression": "variables.bad == 1"}]}),
-                Some(
-                    "expression 'variables.bad == 1' resulted in error: composited variable \"bad\" \
-                     fails to evaluate: No such key: spec",
-                ),
-            ),
-            (
-                json!({"variables": [{"name": "bad", "expression": "object.spec.x"}],
-                    "validations": [{"expression": "true || variables.bad == 1"}]}),
-                None,
-            ),
-            (
                 json!({"matchConstraints": {"matchPolicy": "Exact", "resourceRules": [
                     {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["v2"],
                      "resources": ["*"]}]}, "validations": [{"expression": "false"}]}),
@@ -449,6 +429,36 @@ mod tests {
                 json!({"matchConstraints": {"resourceRules": [{"operations": ["DELETE"],
                     "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]},
                     "validations": [{"expression": "false"}]}),
+                None,
+            ),
+        ];
+        for (spec, expected) in rows {
+            assert_eq!(verdict(&policy(&spec), &fine).as_deref(), expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_evaluated_when_an_expression_names_it() {
+        let fine = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
+        let rows = [
+            (
+                json!({"variables": [{"name": "bad", "expression": "object.spec.x"},
+                    {"name": "n", "expression": "size(object.data)"},
+                    {"name": "m", "expression": "variables.n + 1"}],
+                    "validations": [{"expression": "variables.m > 2", "message": "few"}]}),
+                Some("few"),
+            ),
+            (
+                json!({"variables": [{"name": "bad", "expression": "object.spec.x"}],
+                    "validations": [{"expression": "variables.bad == 1"}]}),
+                Some(
+                    "expression 'variables.bad == 1' resulted in error: composited variable \"bad\" \
+                     fails to evaluate: No such key: spec",
+                ),
+            ),
+            (
+                json!({"variables": [{"name": "bad", "expression": "object.spec.x"}],
+                    "validations": [{"expression": "true || variables.bad == 1"}]}),
                 None,
             ),
         ];

@@ -18,6 +18,7 @@ mod review;
 mod route;
 mod scale;
 mod steps;
+mod subresource;
 mod terminate;
 mod watch;
 mod write;

@@ -10,7 +10,7 @@ mod value;
 
 use std::{
     collections::HashMap,
-    fmt,
+    fmt::{self, Write as _},
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
@@ -118,7 +118,7 @@ fn explained(found: &ParseErrors) -> String {
         let (line, column) = error.pos;
         let separator = if out.is_empty() { "" } else { "\n" };
         let message = error.msg.chars().take(MAX_MESSAGE);
-        out.push_str(&format!("{separator}ERROR: <input>:{line}:{column}: "));
+        let _ = write!(out, "{separator}ERROR: <input>:{line}:{column}: ");
         out.extend(message);
         if out.len() > MAX_MESSAGE {
             break;

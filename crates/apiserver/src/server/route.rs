@@ -27,9 +27,6 @@ use crate::{
 const ENDPOINTS_WARNING: &str =
     "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
 
-/// Name of the collection of CertificateSigningRequests.
-const CERTIFICATE_REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
-
 /// The Kubernetes version whose API this server implements.
 pub(crate) const VERSION: (&str, &str) = ("1", "36");
 
@@ -113,7 +110,10 @@ impl Server {
             _ => {
                 let found = discovery::legacy(&served, target).ok_or_else(|| match target {
                     Target::Group(group) | Target::Resources { group, .. } => unknown(group),
-                    _ => Failure::unknown_path(),
+                    Target::CoreVersions
+                    | Target::Groups
+                    | Target::Plain(_)
+                    | Target::Object(_) => Failure::unknown_path(),
                 })?;
                 return Ok(answer::json(StatusCode::OK, &found));
             }
@@ -160,12 +160,12 @@ impl Server {
         check_scope(&resource, &located, &parts.method)?;
         let query = query::parse(parts.uri.query().unwrap_or(""))?;
         let is_read = parts.method == Method::GET && !query.watch;
-        let shape = match located.subresource.as_deref() {
-            Some("log" | "exec" | "attach" | "portforward") => Shape::Plain,
-            _ => {
-                let is_list = is_read.then_some(located.name.is_none());
-                answer::shape(&parts.headers, &resource, is_list)?
-            }
+        let streams = ["log", "exec", "attach", "portforward"];
+        let shape = if located.subresource.as_deref().is_some_and(|part| streams.contains(&part)) {
+            Shape::Plain
+        } else {
+            let is_list = is_read.then_some(located.name.is_none());
+            answer::shape(&parts.headers, &resource, is_list)?
         };
         check_options(parts, &query)?;
         let manager = query.field_manager.clone().filter(|manager| !manager.is_empty());
@@ -183,52 +183,7 @@ impl Server {
         };
         match located.subresource.as_deref() {
             None => self.main(call, parts, body).await,
-            Some("status") if call.resource.status => self.status(&call, parts, body).await,
-            Some("finalize") if &*call.resource.collection == builtin::NAMESPACES => {
-                if parts.method != Method::PUT {
-                    return Err(Failure::method());
-                }
-                let new = decode(&parts.headers, &body, &call.resource.kind)?;
-                self.update(&call, new, Part::Main).await
-            }
-            Some("approval") if &*call.resource.collection == CERTIFICATE_REQUESTS => {
-                self.status(&call, parts, body).await
-            }
-            Some("token") if call.resource.qualified() == "serviceaccounts" => {
-                if parts.method != Method::POST {
-                    return Err(Failure::method());
-                }
-                self.issue_token(&call, &decode(&parts.headers, &body, "TokenRequest")?.value)
-            }
-            Some("scale") if call.resource.has_scale() => {
-                let read = || decode(&parts.headers, &body, "Scale").map(|read| read.value);
-                let media = media_type(&parts.headers);
-                self.scale(&call, &parts.method, media, read, &body).await
-            }
-            Some("eviction") if call.resource.qualified() == "pods" => {
-                if parts.method != Method::POST {
-                    return Err(Failure::method());
-                }
-                self.evict(&call, &decode(&parts.headers, &body, "Eviction")?.value).await
-            }
-            Some("binding") if call.resource.qualified() == "pods" => {
-                if parts.method != Method::POST {
-                    return Err(Failure::method());
-                }
-                self.bind(&call, &decode(&parts.headers, &body, "Binding")?.value).await
-            }
-            Some("log") if call.resource.qualified() == "pods" => {
-                self.log(&call, &parts.method, parts.uri.query().unwrap_or(""))
-            }
-            Some("exec" | "attach" | "portforward" | "ephemeralcontainers")
-                if call.resource.qualified() == "pods" =>
-            {
-                self.refuse_command(&call)
-            }
-            Some(_) if call.resource.custom => {
-                Err(Failure::not_found(&call.resource, call.name.as_deref().unwrap_or("")))
-            }
-            Some(_) => Err(Failure::unknown_path()),
+            Some(part) => self.subresource(&call, part, parts, body).await,
         }
     }
 
@@ -278,25 +233,6 @@ impl Server {
             }
             (&Method::DELETE, None) => {
                 self.delete_collection(&call, &options(&parts.headers, &body)?).await
-            }
-            _ => Err(Failure::method()),
-        }
-    }
-
-    async fn status(
-        &self,
-        call: &Call,
-        parts: &Parts,
-        body: Bytes,
-    ) -> Result<Response<Body>, Failure> {
-        match parts.method {
-            Method::GET => self.get(call),
-            Method::PUT => {
-                let new = decode(&parts.headers, &body, &call.resource.kind)?;
-                self.update(call, new, Part::Status).await
-            }
-            Method::PATCH => {
-                self.patch(call, media_type(&parts.headers), &body, Part::Status).await
             }
             _ => Err(Failure::method()),
         }
@@ -352,12 +288,12 @@ fn agent(headers: &HeaderMap) -> String {
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-fn media_type(headers: &HeaderMap) -> &str {
+pub(super) fn media_type(headers: &HeaderMap) -> &str {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     value.unwrap_or("").split(';').next().unwrap_or("").trim()
 }
 
-fn decode(headers: &HeaderMap, bytes: &Bytes, kind: &str) -> Result<Decoded, Failure> {
+pub(super) fn decode(headers: &HeaderMap, bytes: &Bytes, kind: &str) -> Result<Decoded, Failure> {
     body::decode(&media_type(headers).to_ascii_lowercase(), bytes, kind)
 }
 

@@ -1,18 +1,18 @@
 //! Create, update and patch requests.
 
 mod check;
+mod notes;
 
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{Body, Call, Server, answer, dependents, steps::Steps};
+use super::{Body, Call, Server, dependents, steps::Steps};
 use crate::{
-    admit::{self, Admitted, Part},
-    body::{self, Decoded},
+    admit::{self, Part},
+    body::Decoded,
     failure::{Failure, Fault},
-    field_path::MAX_PATHS,
     form, object,
     patch::{
         self,
@@ -24,6 +24,7 @@ use crate::{
 };
 pub(super) use check::place;
 use check::{as_patch, check_applied, check_kind, check_patched, undeterminable};
+use notes::{notes, strict, warn};
 
 /// Maximum number of attempts when a write without resourceVersion conflicts with other writes.
 const MAX_ATTEMPTS: usize = 32;
@@ -385,31 +386,4 @@ fn keep_finalizers(call: &Call, old: &Value, new: &mut Value) {
         Some(finalizers) => spec.insert("finalizers".to_owned(), finalizers.clone()),
         None => spec.remove("finalizers"),
     };
-}
-
-/// Returns what strict decoding objects to.
-fn notes(objections: &[String], admitted: &Admitted) -> Vec<String> {
-    let unknown = admitted.unknown.iter().map(|one| format!("unknown field {one:?}"));
-    objections.iter().cloned().chain(unknown).take(MAX_PATHS).collect()
-}
-
-fn strict(call: &Call, notes: &[String]) -> Result<(), Failure> {
-    if call.query.field_validation == "Strict" && !notes.is_empty() {
-        return Err(Failure::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-            call.resource.kind,
-            call.resource.version,
-            call.resource.kind,
-            notes.join(", ")
-        )));
-    }
-    Ok(())
-}
-
-fn warn(call: &Call, notes: &[String], response: &mut Response<Body>) {
-    if matches!(call.query.field_validation.as_str(), "Warn" | "") {
-        let notes: Vec<&str> =
-            notes.iter().map(|note| note.strip_prefix(body::YAML_NOTE).unwrap_or(note)).collect();
-        answer::warn(response, &notes);
-    }
 }

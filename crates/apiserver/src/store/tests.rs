@@ -50,7 +50,7 @@ async fn a_reader_of_the_log_sees_each_change_once_and_in_order() {
 async fn a_reader_that_is_behind_gets_a_part_of_the_changes() {
     let store = Store::in_memory(1_000);
     let start = store.version();
-    for number in 0..MAX_CHANGES + 1 {
+    for number in 0..=MAX_CHANGES {
         add(&store, &number.to_string()).await;
     }
     let (changes, complete) = store.since("things", start).unwrap();

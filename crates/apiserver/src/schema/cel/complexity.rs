@@ -187,7 +187,7 @@ mod tests {
                     let text = format!("{first}{}", repeated.repeat(*count));
                     text.len() <= length && check(&text).is_ok()
                 };
-                let count = (1..).take_while(fits).last().unwrap_or(1);
+                let count = (1..=MAX_LENGTH).take_while(fits).last().unwrap_or(1);
                 let text = format!("{first}{}", repeated.repeat(count));
                 let Ok(program) = compile(&text) else { continue };
                 let context = super::super::empty_context();
