@@ -29,6 +29,7 @@ use crate::{
     ParsedConfig,
     config::parse,
     disk::{self, DiskError},
+    force,
     ledger::{self, Ledger, LedgerError, Progress, Resume, Stage},
     report::chain,
 };
@@ -309,7 +310,9 @@ fn execute_step<S: System>(
         Step::RemoveUnit(unit) => {
             host.remove_unit(from.unit(unit).ok_or_else(|| absent(unit))?)?;
         }
-        Step::EnableUnit(unit) => host.enable_unit(unit)?,
+        Step::EnableUnit(unit) => {
+            host.enable_unit(to.unit(unit).ok_or_else(|| absent(unit))?)?;
+        }
         Step::DisableUnit(unit) => host.disable_unit(unit)?,
         // Compat: a failed preset does not fail the update (pkg/daemon/update.go).
         Step::PresetUnit(unit) => match host.system.preset(unit) {
@@ -329,7 +332,7 @@ fn execute_step<S: System>(
             disk::record_config(&host.root, target)?;
         }
         Step::RemoveForceFile => {
-            host.root.remove(FORCE_FILE).map_err(HostError::from)?;
+            force::withdraw(&host.root).map_err(HostError::from)?;
         }
         Step::StageOs(image) => host.system.stage_os(image)?,
         Step::StageKernelArguments { remove, add } => {

@@ -10,6 +10,7 @@ use crate::{
     confirm::standby::{self, StandbyError},
     disk,
     execute::FORCE_FILE,
+    force,
     join::{self, JoinError},
     ledger::{self, LedgerError},
 };
@@ -21,7 +22,7 @@ const FOLDERS: [&str; 3] = [disk::RECORDS, "/var/lib/machine-config-daemon", "/e
 const JOIN: &str = "/var/lib/machine-config-daemon/join";
 
 /// Records in [`FOLDERS`].
-const RECORDS: [&str; 15] = [
+const RECORDS: [&str; 16] = [
     "/etc/machine-config-daemon/currentconfig",
     "/etc/machine-config-daemon/currentimage",
     "/etc/machine-config-daemon/mco-kubelet-restart-deferred",
@@ -32,6 +33,7 @@ const RECORDS: [&str; 15] = [
     "/etc/machine-config-daemon/noorig",
     "/etc/machine-config-daemon/orig",
     "/etc/machine-config-daemon/previous-logs",
+    force::ABANDONED,
     "/var/lib/machine-config-daemon/mco-before",
     "/var/lib/machine-config-daemon/mco-confirm.json",
     "/var/lib/machine-config-daemon/mco-last-update.json",
@@ -84,7 +86,8 @@ pub enum ForgetError {
 
 /// Removes the records of this program, and returns the paths that existed. Can be repeated.
 ///
-/// The ledger is removed last: while it exists, the machine has an unfinished update.
+/// The ledger of an unfinished update is removed first: as long as it exists, the update can be resumed
+/// and undone with all that it needs, and without it the next call removes the rest.
 pub fn forget<S: System>(
     host: &mut Host<S>,
     unfinished: Unfinished,
@@ -102,6 +105,9 @@ pub fn forget<S: System>(
         None => OF_POINTER.contains(&path),
     };
     let mut removed = Vec::new();
+    if remove(&host.root, ledger::LEDGER)? {
+        removed.push(ledger::LEDGER.to_owned());
+    }
     standby::remove(host)?;
     if host.root.stat(JOIN)?.is_some() {
         join::finish(host, None).map_err(Box::new)?;
@@ -109,7 +115,7 @@ pub fn forget<S: System>(
     }
     let root = &host.root;
     // The record of the config after what depends on it: a crash in between must change nothing.
-    let all = OF_POINTER.iter().chain(&OTHERS).chain(&RECORDS).chain([&ledger::LEDGER]);
+    let all = OF_POINTER.iter().chain(&OTHERS).chain(&RECORDS);
     for path in all.copied() {
         if !is_of_config(path) && remove(root, path)? {
             removed.push(path.to_owned());
@@ -133,11 +139,18 @@ fn remove(root: &Root, path: &str) -> Result<bool, RootError> {
 
 #[cfg(test)]
 mod tests {
-    use mco_api::MachineConfig;
-    use mco_host::OfflineSystem;
+    use std::sync::Arc;
+
+    use mco_api::{MachineConfig, RawConfig};
+    use mco_core::plan::{self, Circumstances, default_policies};
+    use mco_host::{
+        OfflineSystem, SimulatedSystem,
+        fault::{Fault, Faults},
+    };
     use serde_json::json;
 
     use super::*;
+    use crate::ledger::Progress;
 
     /// Returns a machine whose config has these files, with records and files of others.
     fn machine(folder: &std::path::Path) -> Host<OfflineSystem> {
@@ -217,6 +230,64 @@ mod tests {
         assert_eq!(files(folder.path()), before, "nothing was removed");
         forget(&mut host, Unfinished::Forget).unwrap();
         assert!(!host.root.exists(ledger::LEDGER).unwrap());
+    }
+
+    /// Returns a machine with an update that has begun, whose changes fail as `faults` says.
+    fn updating(folder: &std::path::Path, faults: &Arc<Faults>) -> Host<SimulatedSystem> {
+        let root = machine(folder).root;
+        SimulatedSystem::write_base_files(&root).unwrap();
+        let system = SimulatedSystem::open(&root).unwrap();
+        let mut host = Host { root, system };
+        host.system.boot().unwrap();
+        let from = disk::current_config(&host.root).unwrap().unwrap();
+        let mut to = from.clone();
+        let file = json!({"path": "/etc/a", "contents": {"source": "data:,new"}});
+        let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}});
+        to.spec.config = Some(RawConfig::from_json(config.to_string()).unwrap());
+        let machines = [&from, &to].map(|config| config::parse(config).unwrap());
+        let at = Circumstances::default();
+        let plan = plan::node(&machines[0], &machines[1], &default_policies(), &at).unwrap();
+        ledger::begin(&host, (&from, &machines[0]), (&to, &machines[1]), plan).unwrap();
+        ledger::advance(&host.root, &begun()).unwrap();
+        Host { root: host.root.with_faults(Arc::clone(faults)), system: host.system }
+    }
+
+    /// Returns the progress of that update.
+    fn begun() -> Progress {
+        Progress { done: 1, ..Progress::default() }
+    }
+
+    #[test]
+    fn a_crash_while_an_update_is_forgotten_leaves_it_whole_or_forgotten() {
+        let whole = tempfile::tempdir().unwrap();
+        let mut host = updating(whole.path(), &Arc::new(Faults::none()));
+        forget(&mut host, Unfinished::Forget).unwrap();
+        let mut left_whole = 0;
+        for number in 1.. {
+            let folder = tempfile::tempdir().unwrap();
+            let faults = Arc::new(Faults::at(number, Fault::Crash));
+            let mut host = updating(folder.path(), &faults);
+            let result = forget(&mut host, Unfinished::Forget);
+            let Some(point) = faults.failed() else {
+                assert!(result.is_ok(), "{result:?}");
+                assert!(number > 10 && left_whole > 0, "{number} crashes, {left_whole} at once");
+                break;
+            };
+            // Another process looks at the machine.
+            let root = Root::open(folder.path()).unwrap();
+            let system = SimulatedSystem::open(&root).unwrap();
+            let mut host = Host { root, system };
+            if host.root.exists(ledger::LEDGER).unwrap() {
+                let (ledger, progress) = ledger::open(&host.root).unwrap().unwrap();
+                assert_eq!(progress, begun(), "{point}");
+                ledger::pack(&host.root, &ledger).unwrap();
+                forget(&mut host, Unfinished::Forget).unwrap();
+                left_whole += 1;
+            } else {
+                forget(&mut host, Unfinished::Refuse).unwrap();
+            }
+            assert_eq!(files(folder.path()), files(whole.path()), "{point}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use mco_host::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::execute::FORCE_FILE;
+use crate::force;
 
 /// Record of an unfinished update.
 pub const LEDGER: &str = "/var/lib/machine-config-daemon/mco-update.json";
@@ -191,12 +191,12 @@ pub fn forget(root: &Root) -> Result<(), LedgerError> {
 /// Forgets an update that can be neither completed nor rolled back, also one whose record cannot be
 /// read; returns false if there is none.
 ///
-/// Nothing else on the machine changes. The force file makes the next update write everything.
+/// Nothing else on the machine changes. The next update writes everything, also after a reboot.
 pub fn abandon(root: &Root) -> Result<bool, LedgerError> {
     let has_update = root.stat(LEDGER)?.is_some();
     if has_update {
         // Before the ledger: a crash in between must not lose the request.
-        root.write(FORCE_FILE, b"", 0o600)?;
+        force::record_abandoned(root)?;
         root.remove(LEDGER)?;
     }
     if last_update(root).is_err() {

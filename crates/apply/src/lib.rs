@@ -8,6 +8,7 @@ pub mod confirm;
 pub mod disk;
 pub mod execute;
 pub mod first_boot;
+pub mod force;
 pub mod forget;
 pub mod join;
 pub mod ledger;

@@ -9,7 +9,8 @@ use mco_host::{Host, System};
 
 use crate::{
     confirm, disk,
-    execute::{ExecuteError, FORCE_FILE},
+    execute::ExecuteError,
+    force,
     ledger::{self, LedgerError},
     report::chain,
 };
@@ -48,7 +49,7 @@ pub fn disk_view<S: System>(host: &mut Host<S>) -> Result<DiskView, ExecuteError
         update,
         unreadable,
         boot_id: facts.boot_id,
-        force: host.root.exists(FORCE_FILE).map_err(disk::DiskError::from)?,
+        force: force::is_requested(&host.root).map_err(disk::DiskError::from)?,
         rolled_back: confirm::rolled_back(&host.root)?,
     })
 }

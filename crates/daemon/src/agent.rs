@@ -95,6 +95,8 @@ pub struct Agent<S, C> {
     clock: Clock,
     /// The program that rolls the config back if no daemon starts after the reboot.
     standby: Option<Program>,
+    /// True while the machine is managed.
+    managed: watch::Sender<bool>,
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
@@ -134,7 +136,13 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             limits: around.limits,
             clock: around.clock,
             standby: around.standby.clone(),
+            managed: watch::Sender::new(false),
         }
+    }
+
+    /// Reports to other tasks while the machine is managed: they may write to it.
+    pub(crate) fn reporting_managed(self, managed: watch::Sender<bool>) -> Self {
+        Self { managed, ..self }
     }
 
     /// Runs until a shutdown is requested or the machine reboots.
@@ -188,6 +196,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     }
 
     async fn observe(&mut self) -> Result<Observation, SyncError> {
+        self.managed.send_replace(!self.node_state.is_forgotten());
         let node = NodeAnnotations::read(&self.node_state.annotations)?;
         let outcome = std::mem::take(&mut self.outcome);
         let is_known = matches!(

@@ -33,7 +33,7 @@ use crate::{
         self as node, Changes, NodeState,
         object_watch::{AfterChange, watch_one_with_errors},
     },
-    shared::SharedHost,
+    shared::{SharedHost, while_managed},
 };
 
 /// The kubelet's kubeconfig, which has the CAs that the kubelet trusts.
@@ -73,6 +73,8 @@ pub(crate) enum CertificateError {
 pub(crate) struct CertificateSync<S> {
     pub(crate) node: NodeName,
     pub(crate) host: SharedHost<S>,
+    /// True while the machine is managed.
+    pub(crate) managed: watch::Receiver<bool>,
     pub(crate) clients: Clients,
     /// The settings of the watch.
     pub(crate) watched: WatchConfig,
@@ -95,7 +97,13 @@ impl<S: System + 'static> CertificateSync<S> {
             sender,
             tls_error,
         );
-        tokio::join!(watching, self.sync_all(latest), self.restart_on_distrust(tls_errors));
+        tokio::join!(
+            watching,
+            while_managed(&self.managed, || self.sync_all(latest.clone())),
+            // Also before the node is known, which an API server that is not trusted cannot tell. It
+            // changes nothing on a forgotten machine, which has no record of a deferred restart.
+            self.restart_on_distrust(tls_errors)
+        );
     }
 
     async fn sync_all(&self, mut latest: watch::Receiver<Option<ControllerConfig>>) {
@@ -178,6 +186,7 @@ impl<S: System + 'static> CertificateSync<S> {
         let registries = bundle::registries(&config.spec);
         let changed = self
             .host
+            .only_while(&self.managed)
             .work(move |host| -> Result<_, RootError> {
                 let mut changed = bundle::write(&host.root, &wanted)?;
                 changed.extend(bundle::write_registries(&host.root, &registries)?);
@@ -242,7 +251,8 @@ impl<S: System + 'static> CertificateSync<S> {
             info!("No rotated CAs to install");
             return Ok(());
         };
-        self.host.work(move |host| install_cas(host, &bundle)).await?
+        let host = self.host.only_while(&self.managed);
+        host.work(move |host| install_cas(host, &bundle)).await?
     }
 }
 

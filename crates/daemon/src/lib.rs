@@ -23,7 +23,7 @@ pub mod watch;
 
 pub use agent::{Agent, DaemonExit};
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use kube::Client;
 use mco_api::NodeName;
@@ -32,7 +32,7 @@ use mco_cluster::{Clock, Health, Reporter, Shutdown, report::chain, watch::Confi
 use mco_core::lifecycle;
 use mco_host::{Host, System};
 use tokio::sync::watch as latest;
-use tracing::{Instrument as _, info, warn};
+use tracing::{Instrument as _, warn};
 
 use crate::{
     certificates::CertificateSync,
@@ -41,7 +41,7 @@ use crate::{
     machine_config_node::StatusSender,
     metrics::Metrics,
     pinned::{PinnedImageSync, RunCommand},
-    shared::SharedHost,
+    shared::{SharedHost, while_managed},
     startup::Confirmation,
     state::SharedState,
 };
@@ -211,12 +211,15 @@ async fn run_in_span<S: System + 'static>(
     let (mcn_sender, mcn) = latest::channel(None);
     let (status, receiver) = machine_config_node::channel();
     let (error, errors) = latest::channel(None);
+    // Not known before the node is.
+    let (managed_sender, managed) = latest::channel(false);
     let watched = WatchConfig::default().health(&around.health);
     // The daemon updates its node also while a kind of ours is not installed.
     let own_kind = watched.clone().optional();
     let certificate_sync = CertificateSync {
         node: node.clone(),
         host: host.clone(),
+        managed: managed.clone(),
         clients: around.clients.clone(),
         watched: own_kind.clone(),
         observed: observed.clone(),
@@ -225,7 +228,7 @@ async fn run_in_span<S: System + 'static>(
     };
     let pinned_images = around.commands.clone().map(|run| PinnedImageSync {
         node: node.clone(),
-        host: host.clone(),
+        host: host.only_while(&managed),
         clients: around.clients.clone(),
         run,
         status: status.clone(),
@@ -239,10 +242,10 @@ async fn run_in_span<S: System + 'static>(
             watch_node(own(), node.clone(), watched, sender),
             machine_config_node::watch_object(own(), node.clone(), own_kind, mcn_sender),
             machine_config_node::write_updates(own(), node.clone(), around.clock, receiver, mcn),
-            unless_forgotten(&observed, || certificate_sync.run()),
+            certificate_sync.run(),
             async {
                 if let Some(pinned_images) = &pinned_images {
-                    unless_forgotten(&observed, || pinned_images.run()).await;
+                    while_managed(&managed, || pinned_images.run()).await;
                 }
             },
             async {
@@ -259,6 +262,7 @@ async fn run_in_span<S: System + 'static>(
         let Some(cluster) = connected.await else { return DaemonExit::Stopped };
         let agent =
             Agent::new(node.clone(), host.clone(), cluster, observed.clone(), errors, &around);
+        let agent = agent.reporting_managed(managed_sender);
         let ended = Box::pin(agent.run(shutdown.clone())).await;
         status.flush(around.limits.status_flush).await;
         ended
@@ -267,24 +271,6 @@ async fn run_in_span<S: System + 'static>(
         ended = daemon => ended,
         // No background task is left, so that the daemon stops, too.
         () = background => DaemonExit::Stopped,
-    }
-}
-
-/// Runs a task that writes to the machine, except while the machine is forgotten.
-async fn unless_forgotten<F: Future<Output = ()>>(
-    observed: &latest::Receiver<NodeState>,
-    task: impl Fn() -> F,
-) {
-    let mut observed = observed.clone();
-    while observed.wait_for(|node| !node.is_forgotten()).await.is_ok() {
-        tokio::select! {
-            // First: the task must not begin on a machine that is known to be forgotten.
-            biased;
-            Ok(_) = observed.wait_for(NodeState::is_forgotten) => {
-                info!("Stopped writing to the machine, which was forgotten");
-            }
-            () = task() => return,
-        }
     }
 }
 

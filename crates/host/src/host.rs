@@ -1,6 +1,7 @@
 //! Writes and removes the files, units and SSH keys of a config. Every call can be repeated; files
 //! that are up to date are not written again.
 
+mod foresee;
 mod obstacle;
 
 use mco_core::machine;
@@ -190,10 +191,8 @@ impl<S: System> Host<S> {
         new: &Unit,
         present: &machine::Machine,
     ) -> Result<(), HostError> {
-        let kept = unit::companions_in(new);
-        for other in unit::companions_in(old) {
-            let is_on = present.unit(&other).is_some_and(|unit| unit.enabled == Some(true));
-            if is_on || kept.contains(&other) || unit::links(&self.root, &other)?.is_empty() {
+        for other in stale_companions(old, new, present) {
+            if unit::links(&self.root, &other)?.is_empty() {
                 continue;
             }
             let what = "error disabling unit";
@@ -254,9 +253,11 @@ impl<S: System> Host<S> {
         Ok(())
     }
 
-    /// Enables a unit, if it exists.
-    pub fn enable_unit(&mut self, unit: &str) -> Result<(), HostError> {
-        if !self.system.has_unit(unit)? {
+    /// Enables a unit of a config, if it exists.
+    pub fn enable_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
+        let is_only_masked = foresee::is_only_masked(&self.root, unit)?;
+        let unit = unit.name.as_str();
+        if is_only_masked || !self.system.has_unit(unit)? {
             return Ok(());
         }
         let what = "error enabling units";
@@ -417,6 +418,15 @@ impl<S: System> Host<S> {
         };
         Ok(Owner { user, group })
     }
+}
+
+/// Returns the units that the old unit file listed in `Also=` and the new one does not, except those
+/// that the config enables.
+fn stale_companions(old: &Unit, new: &Unit, present: &machine::Machine) -> Vec<String> {
+    let kept = unit::companions_in(new);
+    let is_on = |other: &str| present.unit(other).is_some_and(|unit| unit.enabled == Some(true));
+    let old = unit::companions_in(old).into_iter();
+    old.filter(|other| !is_on(other) && !kept.contains(other)).collect()
 }
 
 #[cfg(test)]

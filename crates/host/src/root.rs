@@ -25,7 +25,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use self::deferred_sync::DeferredSyncs;
-pub(crate) use self::read::Location;
+pub(crate) use self::read::{Location, joined};
 pub use self::{
     attribute::Attribute,
     lock::Lock,
@@ -67,6 +67,18 @@ pub enum RootError {
         /// The error of the kernel.
         source: io::Error,
     },
+}
+
+impl RootError {
+    /// Returns true if links lead to one another without an end.
+    pub(crate) fn is_link_loop(&self) -> bool {
+        match self {
+            Self::Read { source, .. } | Self::Write { source, .. } => {
+                source.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+            }
+            Self::Open { .. } | Self::Outside { .. } => false,
+        }
+    }
 }
 
 /// The owner of a file.

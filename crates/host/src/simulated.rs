@@ -286,7 +286,7 @@ impl System for SimulatedSystem {
 
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
         self.journal.call(&format!("enable {unit}"))?;
-        Ok(unit::enable(&self.root, unit)?)
+        Ok(unit::enable_replacing(&self.root, unit)?)
     }
 
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {

@@ -210,21 +210,24 @@ impl System for SystemdSystem {
         unit::enable_by(&self.root, unit, || {
             let done = self.bus.call("EnableUnitFiles", &(&units[..], false, true));
             done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))
-        })
+        })?;
+        Ok(unit::sync_links(&self.root)?)
     }
 
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
         let done = self.bus.call("DisableUnitFiles", &(&units[..], false));
-        done.map_err(|error| failed(&format!("systemctl disable {unit}"), &error))
+        done.map_err(|error| failed(&format!("systemctl disable {unit}"), &error))?;
+        Ok(unit::sync_links(&self.root)?)
     }
 
     fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
         let done = self.bus.call("PresetUnitFiles", &(&units[..], false, true));
-        done.map_err(|error| failed(&format!("systemctl preset {unit}"), &error))
+        done.map_err(|error| failed(&format!("systemctl preset {unit}"), &error))?;
+        Ok(unit::sync_links(&self.root)?)
     }
 
     fn reload_systemd(&mut self) -> Result<(), SystemError> {
@@ -376,18 +379,20 @@ impl System for SystemdSystem {
         let staged = unit::exists(&self.root, finalize::UNIT)?;
         let finalize: &[&str] = if staged { &[finalize::UNIT] } else { &[] };
         let task = TransientUnit {
-            unit: "machine-config-daemon-reboot.service",
+            unit: command::REBOOT_UNIT,
             description: &format!("machine-config-daemon: {why}"),
             command: &["/bin/sh", "-c", "systemctl reboot"],
             after: finalize,
-            limit: None,
+            limit: Some(command::REBOOT_LIMIT),
         };
-        match self.bus.start(&task) {
-            Ok(()) => Ok(()),
-            // Requested already.
-            Err(BusError::Refused { name, .. }) if name == UNIT_EXISTS => Ok(()),
-            Err(error) => Err(failed("systemctl reboot", &error)),
-        }
+        let started = match self.bus.start(&task) {
+            // An earlier attempt hangs, so that it says nothing about this one.
+            Err(BusError::Refused { name, .. }) if name == UNIT_EXISTS => {
+                self.bus.start(&TransientUnit { unit: &command::next_reboot_unit(), ..task })
+            }
+            started => started,
+        };
+        started.map_err(|error| failed("systemctl reboot", &error))
     }
 }
 
@@ -426,42 +431,4 @@ fn failed(command: &str, error: &dyn std::error::Error) -> SystemError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    // covers: C133
-    #[test]
-    fn a_failed_command_is_described_by_its_output_and_status() {
-        let output_text = |stderr: &str, text: &str| {
-            let output = Output { status: 3, text: text.to_owned(), stderr: stderr.to_owned() };
-            let command = "systemctl reload a".to_owned();
-            SystemError::Command { command, fault: failure_text(&output) }.to_string()
-        };
-        let cases = [
-            ("no such unit\n", "", "error running systemctl reload a: no such unit: exit status 3"),
-            ("", "printed\n", "error running systemctl reload a: printed: exit status 3"),
-            ("both", "printed", "error running systemctl reload a: both: exit status 3"),
-            ("", "", "error running systemctl reload a: exit status 3"),
-        ];
-        for (stderr, text, want) in cases {
-            assert_eq!(output_text(stderr, text), want);
-        }
-        let long = output_text(&format!("{}the reason", "x".repeat(5000)), "");
-        assert!(long.contains("[3986 chars before] xxx"), "{long}");
-        assert!(long.ends_with("xthe reason: exit status 3"), "{long}");
-    }
-
-    #[test]
-    fn a_name_without_a_type_is_a_service() {
-        let cases = [
-            ("crio", "crio.service"),
-            ("crio.service", "crio.service"),
-            ("a.b", "a.b.service"),
-            ("x.timer", "x.timer"),
-            ("getty@tty1.service", "getty@tty1.service"),
-        ];
-        for (given, want) in cases {
-            assert_eq!(full_name(given), want);
-        }
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ mod install;
 mod lines;
 pub(crate) mod name;
 mod preset;
+mod tree;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +21,8 @@ use self::{
     name::{Kind, last},
 };
 
-pub use install::LinkError;
+pub(crate) use self::tree::PlannedTree;
+pub use self::{install::LinkError, tree::UnitTree};
 
 /// Directory of links and of the administrator's units.
 const ETC: &str = "/etc/systemd/system";
@@ -90,13 +92,33 @@ enum OnInvalidLink {
     Skip,
 }
 
-/// Enables a unit with exactly the links that its file asks for.
-pub fn enable(root: &Root, unit: &str) -> Result<(), UnitError> {
-    enable_with(root, unit, OnInvalidLink::Fail)
+/// The treatment of the link of another unit in the place of an alias.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnOtherLink {
+    Fail,
+    Replace,
 }
 
-fn enable_with(root: &Root, unit: &str, on_invalid: OnInvalidLink) -> Result<(), UnitError> {
-    let wanted = wanted_links(root, unit)?;
+/// Enables a unit with exactly the links that its file asks for.
+///
+/// The link of another unit in the place of an alias is a conflict, as for `systemctl enable`.
+pub fn enable(root: &impl UnitTree, unit: &str) -> Result<(), UnitError> {
+    enable_with(root, unit, OnInvalidLink::Fail, OnOtherLink::Fail)
+}
+
+/// Like [`enable`], but replaces the link of another unit in the place of an alias, as a running
+/// systemd does for the daemon.
+pub(crate) fn enable_replacing(root: &impl UnitTree, unit: &str) -> Result<(), UnitError> {
+    enable_with(root, unit, OnInvalidLink::Fail, OnOtherLink::Replace)
+}
+
+fn enable_with(
+    root: &impl UnitTree,
+    unit: &str,
+    on_invalid: OnInvalidLink,
+    on_other: OnOtherLink,
+) -> Result<(), UnitError> {
+    let wanted = wanted_links(root, unit, on_other)?;
     if on_invalid == OnInvalidLink::Fail && !wanted.invalid.is_empty() {
         return Err(UnitError::InvalidLinks(wanted.invalid));
     }
@@ -125,7 +147,7 @@ pub(crate) fn enable_by<E: From<RootError>>(
 ) -> Result<(), E> {
     let before = links_to(root, unit)?;
     enable()?;
-    let obsolete = match wanted_links(root, unit) {
+    let obsolete = match wanted_links(root, unit, OnOtherLink::Replace) {
         Ok(wanted) if wanted.invalid.is_empty() => obsolete_links(root, &wanted)?,
         Err(UnitError::Root(error)) => return Err(error.into()),
         // systemd accepts it; there is no telling which links are obsolete.
@@ -149,7 +171,11 @@ struct WantedLinks {
     invalid: Vec<LinkError>,
 }
 
-fn wanted_links(root: &Root, unit: &str) -> Result<WantedLinks, UnitError> {
+fn wanted_links(
+    root: &impl UnitTree,
+    unit: &str,
+    on_other: OnOtherLink,
+) -> Result<WantedLinks, UnitError> {
     let mut wanted = Vec::new();
     let mut invalid = Vec::new();
     let mut pending = VecDeque::from([unit.to_owned()]);
@@ -184,7 +210,7 @@ fn wanted_links(root: &Root, unit: &str) -> Result<WantedLinks, UnitError> {
         let mut is_decided = false;
         for mut links in found.install.links(&found.name) {
             for alias in std::mem::take(&mut links.aliases) {
-                match alias_conflict(root, &alias, &found.path)? {
+                match alias_conflict(root, &alias, &found.path, on_other)? {
                     Some(conflict) => links.invalid.push(conflict),
                     None => links.wanted.push(alias),
                 }
@@ -203,7 +229,7 @@ fn wanted_links(root: &Root, unit: &str) -> Result<WantedLinks, UnitError> {
 }
 
 /// Returns the links of a unit that its files do not ask for any longer.
-fn obsolete_links(root: &Root, wanted: &WantedLinks) -> Result<Vec<String>, RootError> {
+fn obsolete_links(root: &impl UnitTree, wanted: &WantedLinks) -> Result<Vec<String>, RootError> {
     let unit = wanted.name.as_str();
     let is_obsolete = |link: &String| {
         // A template has many instances, and each of them is enabled by itself.
@@ -215,19 +241,28 @@ fn obsolete_links(root: &Root, wanted: &WantedLinks) -> Result<Vec<String>, Root
 }
 
 /// Returns true if a link already leads to the same unit in another directory of system units.
-fn is_same_unit_link(root: &Root, path: &str, target: &str) -> Result<bool, RootError> {
+fn is_same_unit_link(root: &impl UnitTree, path: &str, target: &str) -> Result<bool, RootError> {
     let present = root.read_link(path)?.unwrap_or_default();
     let is_system = |path: &str| path.contains("lib/systemd/system/");
     Ok(is_system(&present) && is_system(target) && last(&present) == last(target))
 }
 
 /// Returns the conflict of an alias with an existing file, if any.
-fn alias_conflict(root: &Root, alias: &str, path: &str) -> Result<Option<LinkError>, RootError> {
+fn alias_conflict(
+    root: &impl UnitTree,
+    alias: &str,
+    path: &str,
+    on_other: OnOtherLink,
+) -> Result<Option<LinkError>, RootError> {
     let at = format!("{ETC}/{alias}");
-    let Some(stat) = root.stat(&at)? else { return Ok(None) };
+    if !root.is_present(&at)? {
+        return Ok(None);
+    }
     let target = root.read_link(&at)?;
     // A link to the unit's file in another directory is an old link of the unit.
-    if stat.is_link() && target.as_deref().is_some_and(|target| last(target) == last(path)) {
+    let is_replaced =
+        |target: &String| on_other == OnOtherLink::Replace || last(target) == last(path);
+    if target.as_ref().is_some_and(is_replaced) {
         return Ok(None);
     }
     Ok(Some(LinkError::Exists { path: at, target }))
@@ -236,7 +271,7 @@ fn alias_conflict(root: &Root, alias: &str, path: &str) -> Result<Option<LinkErr
 /// Disables a unit and those that its file names in `Also=`.
 ///
 /// A masked unit keeps its links, as with systemctl.
-pub fn disable(root: &Root, unit: &str) -> Result<(), UnitError> {
+pub fn disable(root: &impl UnitTree, unit: &str) -> Result<(), UnitError> {
     let mut pending = VecDeque::from([unit.to_owned()]);
     let mut seen = Vec::new();
     while let Some(unit) = pending.pop_front() {
@@ -257,7 +292,7 @@ pub fn disable(root: &Root, unit: &str) -> Result<(), UnitError> {
     Ok(())
 }
 
-fn remove_links(root: &Root, unit: &str) -> Result<(), UnitError> {
+fn remove_links(root: &impl UnitTree, unit: &str) -> Result<(), UnitError> {
     for link in links_to(root, unit)? {
         unlink(root, &link)?;
     }
@@ -265,7 +300,7 @@ fn remove_links(root: &Root, unit: &str) -> Result<(), UnitError> {
 }
 
 /// Removes the links of a unit that does not exist any longer.
-pub(crate) fn remove_dangling_links(root: &Root, unit: &str) -> Result<(), RootError> {
+pub(crate) fn remove_dangling_links(root: &impl UnitTree, unit: &str) -> Result<(), RootError> {
     for link in links_to(root, unit)? {
         // An instance of a template may have a file of its own.
         if matches!(lookup(root, last(&link))?, Lookup::Missing) {
@@ -278,13 +313,13 @@ pub(crate) fn remove_dangling_links(root: &Root, unit: &str) -> Result<(), RootE
 /// Enables or disables a unit according to the operating system's presets.
 ///
 /// Does nothing for a masked unit or an alias, as systemctl does.
-pub fn preset(root: &Root, unit: &str) -> Result<(), UnitError> {
+pub fn preset(root: &impl UnitTree, unit: &str) -> Result<(), UnitError> {
     match lookup(root, unit)? {
         Lookup::Missing => Err(UnitError::Missing { verb: "preset", unit: unit.to_owned() }),
         Lookup::Masked(_) => Ok(()),
         Lookup::Found(found) if found.name != unit => Ok(()),
         Lookup::Found(_) if preset::enables(root, unit)? => {
-            enable_with(root, unit, OnInvalidLink::Skip)
+            enable_with(root, unit, OnInvalidLink::Skip, OnOtherLink::Fail)
         }
         // Units in `Also=` have presets of their own.
         Lookup::Found(found) => remove_links(root, &found.name),
@@ -323,9 +358,9 @@ pub fn state(root: &Root, unit: &str) -> Result<&'static str, UnitError> {
 ///
 /// Compat: an instance of a template does not count, as in systemd's list of unit files, so that an
 /// instance without a file of its own is not enabled (pkg/daemon/update.go).
-pub fn exists(root: &Root, unit: &str) -> Result<bool, UnitError> {
+pub fn exists(root: &impl UnitTree, unit: &str) -> Result<bool, UnitError> {
     for folder in SEARCH {
-        if root.stat(&format!("{folder}/{unit}"))?.is_some() {
+        if root.is_present(&format!("{folder}/{unit}"))? {
             return Ok(true);
         }
     }
@@ -341,7 +376,7 @@ pub fn real_name(root: &Root, unit: &str) -> Result<String, RootError> {
 }
 
 /// Returns the paths of all links that enable a unit.
-pub fn links(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
+pub fn links(root: &impl UnitTree, unit: &str) -> Result<Vec<String>, RootError> {
     Ok(links_to(root, unit)?.into_iter().map(|link| format!("{ETC}/{link}")).collect())
 }
 
@@ -350,6 +385,41 @@ pub fn folders(root: &Root) -> Result<Vec<String>, RootError> {
     let names = root.list(ETC)?.into_iter();
     let is_folder = |name: &String| LINK_DIRECTORIES.iter().any(|suffix| name.ends_with(suffix));
     Ok(names.filter(is_folder).map(|name| format!("{ETC}/{name}")).collect())
+}
+
+/// Makes the links durable that systemd created or removed: the update's progress must not be ahead
+/// of them after a power cut.
+pub(crate) fn sync_links(root: &Root) -> Result<(), RootError> {
+    for folder in folders(root)? {
+        root.sync_names(&folder)?;
+    }
+    root.sync_names(ETC)
+}
+
+/// Returns true if the machine has a unit file of exactly this name that a mask in `/etc` may hide.
+pub(crate) fn exists_below_mask(root: &impl UnitTree, unit: &str) -> Result<bool, RootError> {
+    for folder in SEARCH.iter().filter(|folder| **folder != ETC) {
+        if root.is_present(&format!("{folder}/{unit}"))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns true if the path is one of a unit or a drop-in.
+pub(crate) fn is_unit_path(path: &str) -> bool {
+    SEARCH.iter().any(|folder| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// Returns the aliases that the file and the drop-ins of a unit of a config ask for.
+#[must_use]
+pub fn aliases_in(unit: &config::Unit) -> Vec<String> {
+    let mut install = Install::default();
+    let dropins = unit.dropins.iter().filter_map(|dropin| dropin.contents.as_deref());
+    for text in unit.contents.as_deref().into_iter().chain(dropins) {
+        install.add(&unit.name, text);
+    }
+    install.links(&unit.name).into_iter().flat_map(|links| links.aliases).collect()
 }
 
 /// Returns the units that are enabled and disabled along with a unit, from the text of its file.
@@ -381,7 +451,7 @@ pub fn text(root: &Root, unit: &str) -> Result<Option<String>, RootError> {
 }
 
 /// Returns the paths of a unit's drop-ins, in the order in which they count.
-fn dropins(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
+fn dropins(root: &impl UnitTree, unit: &str) -> Result<Vec<String>, RootError> {
     let mut found = BTreeMap::new();
     for name in install::file_names(unit) {
         for folder in SEARCH {
@@ -407,7 +477,7 @@ pub fn remove_temporary(root: &Root, unit: &str) -> Result<(), RootError> {
     Ok(())
 }
 
-fn lookup(root: &Root, unit: &str) -> Result<Lookup, RootError> {
+fn lookup(root: &impl UnitTree, unit: &str) -> Result<Lookup, RootError> {
     let mut name = unit.to_owned();
     for _ in 0..MAX_ALIASES {
         match find(root, &name)? {
@@ -435,7 +505,7 @@ enum Location {
     File(String, String),
 }
 
-fn find(root: &Root, unit: &str) -> Result<Location, RootError> {
+fn find(root: &impl UnitTree, unit: &str) -> Result<Location, RootError> {
     for file in install::file_names(unit) {
         for folder in SEARCH {
             let path = format!("{folder}/{file}");
@@ -452,7 +522,7 @@ fn find(root: &Root, unit: &str) -> Result<Location, RootError> {
                     (None, _) => {}
                 }
             }
-            if root.directory(&path)?.is_some() {
+            if root.is_directory(&path)? {
                 continue;
             }
             if let Some(bytes) = root.read(&path)? {
@@ -470,7 +540,7 @@ fn find(root: &Root, unit: &str) -> Result<Location, RootError> {
 
 /// Returns the links that enable a unit, relative to the directory of units: those of its name,
 /// those that lead to its file, and for a template those of its instances.
-fn links_to(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
+fn links_to(root: &impl UnitTree, unit: &str) -> Result<Vec<String>, RootError> {
     let is_ours = |link: &str, target: &str| {
         link == unit || last(target) == unit || name::template(link).as_deref() == Some(unit)
     };
@@ -494,7 +564,7 @@ fn links_to(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
     Ok(links)
 }
 
-fn unlink(root: &Root, link: &str) -> Result<(), RootError> {
+fn unlink(root: &impl UnitTree, link: &str) -> Result<(), RootError> {
     root.remove(&format!("{ETC}/{link}"))?;
     if let Some((folder, _)) = link.split_once('/') {
         root.remove_empty_directory(&format!("{ETC}/{folder}"))?;

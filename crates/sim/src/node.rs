@@ -26,7 +26,7 @@ const CONFIRM: Duration = Duration::from_mins(15);
 #[derive(Debug)]
 pub(crate) struct Host {
     power: Power,
-    /// Config on disk.
+    /// Config on disk; empty after the machine was forgotten.
     disk: String,
     /// Config that was booted, or applied since.
     booted: String,
@@ -36,6 +36,10 @@ pub(crate) struct Host {
     update: Option<UnfinishedUpdate>,
     /// Config that was rolled back last.
     rolled_back: Option<RolledBackConfig>,
+    /// True if the whole config is to be written again.
+    force: bool,
+    /// True if the update writes the whole config.
+    is_forced: bool,
     /// Number of the daemon's run or wait: events of an earlier one are ignored.
     run: u64,
     activity: Activity,
@@ -97,6 +101,8 @@ impl Host {
             boots: 0,
             update: None,
             rolled_back: None,
+            force: false,
+            is_forced: false,
             run: 0,
             activity: Activity::Starting,
             state: State::default(),
@@ -148,6 +154,7 @@ impl Host {
                 update,
                 boot_id: self.boot_id(),
                 rolled_back: self.rolled_back.clone(),
+                force: self.force,
                 ..DiskView::default()
             },
             certificates: None,

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use mco_api::{MachineConfigPool, machine_configuration::disruption::ClusterPolicies};
+use mco_api::{
+    MachineConfigPool, annotation::Recovery, machine_configuration::disruption::ClusterPolicies,
+};
 use mco_core::{
     machine::Machine,
     rollout::{PoolNodes, PoolView, RolloutPlan},
@@ -125,6 +127,11 @@ pub enum UserAction {
     RestartController,
     /// Restarts the daemon of a node.
     RestartDaemon(usize),
+    /// Asks the daemon of a node to force or abandon its update, or to forget its machine, which is
+    /// managed again some time after the answer.
+    Recover(usize, Recovery),
+    /// Has a forgotten machine managed again.
+    Manage(usize),
 }
 
 /// A bug in the code, to check that the invariants detect it.

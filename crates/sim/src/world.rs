@@ -11,7 +11,7 @@ use std::{
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use mco_api::{
     MachineConfigPool,
-    annotation::{self, DaemonState},
+    annotation::{self, DaemonState, Recovery},
 };
 use mco_core::membership::Pools;
 
@@ -23,6 +23,9 @@ use crate::{
     node::Host,
     queue::{Event, Queue, WatchEvent},
 };
+
+/// Time after which a machine that was forgotten is managed again.
+const FORGOTTEN_TIME: Millis = 20 * 60_000;
 
 /// Runs a simulation to its end.
 #[must_use]
@@ -192,8 +195,12 @@ impl World {
             UserAction::Cordon(node)
             | UserAction::Uncordon(node)
             | UserAction::RestartDaemon(node)
+            | UserAction::Recover(node, _)
+            | UserAction::Manage(node)
                 if node >= self.nodes.len() => {}
             UserAction::RestartDaemon(node) => self.crash(node),
+            UserAction::Recover(node, request) => self.ask_to_recover(node, &request),
+            UserAction::Manage(node) => self.manage_again(node),
             UserAction::Cordon(node) => {
                 if !self.is_cordoned(node) {
                     self.log_node(node, "cordoned by the user");
@@ -211,6 +218,32 @@ impl World {
         }
     }
 
+    fn ask_to_recover(&mut self, node: usize, request: &Recovery) {
+        let key = annotation::RECOVER.name();
+        // A machine that is forgotten, or is about to be, stays so until it is managed again.
+        if !annotated(&self.node(node).object, key).is_empty() {
+            return;
+        }
+        self.log_node(node, &format!("asked to {}", request.as_str()));
+        self.write(node, |object| annotate(object, key, request.as_str()));
+        if *request == Recovery::Forget {
+            let again = Event::User(UserAction::Manage(node));
+            self.queue.push(self.now + FORGOTTEN_TIME, again);
+        }
+    }
+
+    fn manage_again(&mut self, node: usize) {
+        let key = annotation::RECOVER.name();
+        let recover = annotated(&self.node(node).object, key);
+        if recover == Recovery::Forgotten.as_str() {
+            self.log_node(node, "managed again");
+            self.write(node, |object| remove(object, key));
+        } else if recover == Recovery::Forget.as_str() {
+            // An update is completed first.
+            self.queue.push(self.now + FORGOTTEN_TIME, Event::User(UserAction::Manage(node)));
+        }
+    }
+
     /// Records that a node has reached a point of the handshake; the setup may interrupt it there.
     pub(crate) fn reach(&mut self, point: HandshakePoint, node: usize) {
         let Some((at, delay, action)) = self.setup.interruption.take_if(|(at, ..)| *at == point)
@@ -218,8 +251,11 @@ impl World {
             return;
         };
         self.log_node(node, &format!("interrupted at {at:?}"));
-        let is_restart = matches!(action, UserAction::RestartDaemon(_));
-        let action = if is_restart { UserAction::RestartDaemon(node) } else { action };
+        let action = match action {
+            UserAction::RestartDaemon(_) => UserAction::RestartDaemon(node),
+            UserAction::Recover(_, request) => UserAction::Recover(node, request),
+            action => action,
+        };
         self.queue.push(self.now + delay, Event::User(action));
     }
 

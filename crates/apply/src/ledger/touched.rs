@@ -9,7 +9,7 @@ use mco_host::{
     snapshot::SnapshotPaths, unit,
 };
 
-use crate::{disk, execute::FORCE_FILE};
+use crate::{disk, execute::FORCE_FILE, force};
 
 /// Everything that a plan may change.
 #[derive(Debug, Default)]
@@ -66,7 +66,10 @@ pub(super) fn of(
                     touched.path(link);
                 }
             }
-            Step::RemoveForceFile => touched.path(FORCE_FILE),
+            Step::RemoveForceFile => {
+                touched.path(FORCE_FILE);
+                touched.path(force::ABANDONED);
+            }
             Step::StageOs(_)
             | Step::StageKernelArguments { .. }
             | Step::StageKernel(_)
@@ -105,6 +108,10 @@ impl Touched {
         }
         for unit in [from, to].into_iter().filter_map(|config| config.unit(unit)) {
             self.wanted.units.extend(unit::companions_in(unit));
+            // systemd replaces the link of another unit there.
+            for alias in unit::aliases_in(unit) {
+                self.path(&machine::unit_path(&alias));
+            }
         }
         Ok(())
     }

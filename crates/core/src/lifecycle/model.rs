@@ -31,6 +31,9 @@ pub(super) struct World {
     disrupts: bool,
     /// True while the machine is down.
     is_down: bool,
+    /// True if the administrator may force the node, and have its machine forgotten. Damaged records,
+    /// repairs and late proofs of health are left to the other worlds, so that the model stays small.
+    is_administered: bool,
 }
 
 /// Everything that can happen in the model.
@@ -47,7 +50,7 @@ pub(super) struct Exploration {
 }
 
 /// More situations than the model has.
-const MOST: usize = 60_000;
+const MOST: usize = 200_000;
 
 fn name(text: &str) -> RenderedName {
     text.parse().unwrap()
@@ -55,11 +58,12 @@ fn name(text: &str) -> RenderedName {
 
 /// Explores every order of events from a node that has config `a`.
 pub(super) fn explore() -> Exploration {
-    let worlds = vec![World::new(true), World::new(false)];
+    let kinds = [(true, false), (false, false), (true, true), (false, true)];
+    let worlds = kinds.map(|(disrupts, administered)| World::new(disrupts, administered)).to_vec();
     let mut found = Exploration { worlds, ..Exploration::default() };
     let mut index: HashMap<u64, usize> =
         found.worlds.iter().enumerate().map(|(at, world)| (world.key(), at)).collect();
-    let mut before: Vec<Vec<usize>> = vec![Vec::new(); 2];
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); found.worlds.len()];
     let mut at = 0;
     while at < found.worlds.len() {
         assert!(at < MOST, "the model is too large: {:#?}", found.worlds[at]);
@@ -95,7 +99,7 @@ impl fmt::Write for KeyHasher {
 }
 
 impl World {
-    fn new(disrupts: bool) -> Self {
+    fn new(disrupts: bool, is_administered: bool) -> Self {
         let current = Some(name("a"));
         let node = NodeAnnotations {
             current: current.clone(),
@@ -112,6 +116,7 @@ impl World {
             booted: name("a"),
             disrupts,
             is_down: false,
+            is_administered,
         }
     }
 
@@ -201,8 +206,11 @@ impl World {
         booted.is_down = false;
         booted.renumber_boots();
         let mut all = vec![booted.clone()];
-        booted.booted = booted.disk.current.clone().unwrap();
-        all.push(booted);
+        // A forgotten machine has no record, and boots what it ran.
+        if let Some(current) = booted.disk.current.clone() {
+            booted.booted = current;
+            all.push(booted);
+        }
         for world in &mut all {
             if let Some(update) = &mut world.disk.update {
                 update.is_booted = update.to == world.booted.as_str();
@@ -243,13 +251,35 @@ impl World {
         for config in ["a", "b"] {
             all.push(wake(Wake::Change).with(|world| world.node.desired = Some(name(config))));
         }
-        // The administrator reboots the machine, or has an update abandoned.
+        all.extend(
+            self.requests()
+                .into_iter()
+                .map(|recover| wake(Wake::Change).with(|world| world.node.recover = recover)),
+        );
+        // The administrator reboots the machine.
         if self.state.phase == Phase::Failed {
-            if self.disk.update.is_some() || self.disk.unreadable.is_some() {
-                let recover = Some(Recovery::Abandon);
-                all.push(wake(Wake::Change).with(|world| world.node.recover = recover));
-            }
             all.push(self.with(|world| world.is_down = true));
+        }
+        all
+    }
+
+    /// Returns what the administrator may ask for during a wait.
+    fn requests(&self) -> Vec<Option<Recovery>> {
+        if self.node.recover == Some(Recovery::Forgotten) {
+            // The machine is managed again.
+            return vec![None];
+        }
+        let mut all = Vec::new();
+        if self.is_administered {
+            all.push(Some(Recovery::Forget));
+        }
+        if self.state.phase == Phase::Failed {
+            if self.is_administered {
+                all.push(Some(Recovery::Force));
+            }
+            if self.disk.update.is_some() || self.disk.unreadable.is_some() {
+                all.push(Some(Recovery::Abandon));
+            }
         }
         all
     }
@@ -293,6 +323,7 @@ impl World {
             }
             Action::Undo => self.undoes(),
             Action::Abandon => vec![self.done().with(|world| {
+                world.disk.force = world.is_administered;
                 world.disk.update = None;
                 world.disk.unreadable = None;
                 world.node.recover = None;
@@ -301,9 +332,7 @@ impl World {
                 world.disk.force = true;
                 world.node.recover = None;
             })],
-            Action::Forget => vec![self.done().with(|world| {
-                world.node.recover = Some(Recovery::Forgotten);
-            })],
+            Action::Forget => self.forgets(),
             Action::Reboot(config) => self.reboots(config),
             Action::Close => vec![self.done().with(|world| world.disk.update = None)],
             Action::CheckHealth => self.checks(),
@@ -362,6 +391,9 @@ impl World {
             })
         };
         let (late, early) = (begun(Duration::ZERO), begun(Duration::from_hours(1)));
+        if self.is_administered {
+            return early.executes();
+        }
         [late.executes(), early.executes()].concat()
     }
 
@@ -372,6 +404,19 @@ impl World {
             world.is_down = true;
         });
         vec![self.outcome(Outcome::RebootStarted(config.to_owned())), down, self.failed()]
+    }
+
+    /// Removes the records: all of them, or some before a crash or a failure.
+    fn forgets(&self) -> Vec<Self> {
+        let removed = self.with(|world| {
+            world.disk.current = None;
+            world.disk.rolled_back = None;
+            world.disk.force = false;
+        });
+        let answered = removed.done().with(|world| {
+            world.node.recover = Some(Recovery::Forgotten);
+        });
+        vec![answered, removed.restarted(), self.failed()]
     }
 
     fn checks(&self) -> Vec<Self> {
@@ -414,11 +459,12 @@ impl World {
         }
         let edited = || Drift::Contents("/etc/a".to_owned());
         let verified = Outcome::Verified(config.clone(), occasion);
-        vec![
-            self.with(|world| world.outcome = verified),
-            drifted(edited(), DriftPolicy::Degrade),
-            drifted(edited(), DriftPolicy::Heal),
-        ]
+        let verified = self.with(|world| world.outcome = verified);
+        let mut all = vec![verified, drifted(edited(), DriftPolicy::Degrade)];
+        if !self.is_administered {
+            all.push(drifted(edited(), DriftPolicy::Heal));
+        }
+        all
     }
 
     /// Executes the recorded update: it succeeds, crashes, or fails and is rolled back or not.
@@ -460,7 +506,10 @@ impl World {
             world.outcome = Outcome::Failed(Severity::Degraded);
         });
         let cut = self.with(|world| world.is_down = true);
-        let mut all = vec![applied, self.restarted(), cut, undone, stuck, unreadable];
+        let mut all = vec![applied, self.restarted(), undone];
+        if !self.is_administered {
+            all.extend([cut, stuck, unreadable]);
+        }
         if !self.disrupts {
             all.push(kept);
         }

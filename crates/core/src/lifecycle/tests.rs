@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use mco_api::{RenderedName, annotation::DriftPolicy};
+use mco_api::{
+    RenderedName,
+    annotation::{DrainVerb, DriftPolicy},
+};
 
-use super::*;
+use super::{observe::drain_request, *};
 use crate::{drift::Drift, machine::Machine};
 
 const LIMITS: Limits = Limits {
@@ -427,6 +430,21 @@ fn a_node_is_forgotten_when_no_update_is_recorded_and_left_alone_from_then_on() 
     let mut unfinished = Node::new(&format!("{UPDATE} recover=forget"), on_disk(Some("a")));
     unfinished.disk.unreadable = Some("broken".to_owned());
     assert!(!matches!(unfinished.turn(Outcome::Started, 0).0, Action::Forget));
+}
+
+#[test]
+fn a_node_that_is_forgotten_during_a_drain_withdraws_the_request() {
+    let draining = format!("{UPDATE} desiredDrain=drain-b");
+    let mut node = Node::new(&format!("{draining} recover=forget"), on_disk(Some("a")));
+    let withdrawal = drain_request(DrainVerb::Uncordon, &name("a"));
+    assert_eq!(node.turn(Outcome::Started, 0).0, Action::Request(withdrawal));
+    // The drain controller does not answer, and need not.
+    node.annotations = format!("{UPDATE} desiredDrain=uncordon-a recover=forget");
+    assert_eq!(node.turn(Outcome::Done, 0).0, Action::Forget);
+    // A crash in between has removed the record of the config.
+    let alone = "desiredDrain=drain-b recover=forget";
+    let withdrawal = drain_request(DrainVerb::Uncordon, &name("b"));
+    assert_eq!(first(alone, on_disk(None)), Action::Request(withdrawal));
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Turn<'_> {
     }
 
     /// Decides the next action after the outcome of the last.
-    fn proceed(mut self) -> Decision {
+    fn proceed(self) -> Decision {
         // The machine is going down: everything else waits for the next boot.
         if let Some((config, _)) = self.state.reboot.clone() {
             return self.reboot(config);
@@ -66,12 +66,7 @@ impl Turn<'_> {
                 return self.wait(phase, VERIFY_INTERVAL);
             }
             // An update that has begun is completed first: it may be half of a machine.
-            Some(Recovery::Forget) if !self.has_begun() => {
-                // If it is managed again, its disk has no record any longer.
-                (self.state.verified, self.state.prepared) = (None, None);
-                let phase = self.state.phase;
-                return self.act(phase, Action::Forget);
-            }
+            Some(Recovery::Forget) if !self.has_begun() => return self.forget(),
             Some(Recovery::Forget | Recovery::Other(_)) | None => {}
         }
         match (&self.seen.disk.unreadable, &self.seen.disk.update) {
@@ -82,6 +77,24 @@ impl Turn<'_> {
             (None, Some(update)) => self.unfinished(update),
             (None, None) => self.settled(),
         }
+    }
+
+    /// Withdraws the request of a drain, without waiting for the answer, and forgets the machine: the
+    /// drain controller may be gone.
+    fn forget(mut self) -> Decision {
+        let (node, phase) = (self.seen.node.as_ref(), self.state.phase);
+        // If it is managed again, its disk has no record any longer.
+        (self.state.verified, self.state.prepared, self.state.request) = (None, None, None);
+        let requested = node.and_then(|node| node.requested_drain.as_ref());
+        let Some(drain) = requested.filter(|request| request.verb == DrainVerb::Drain) else {
+            return self.act(phase, Action::Forget);
+        };
+        let current = self.seen.disk.current.as_ref();
+        let request = match current.or_else(|| node.and_then(|node| node.current.as_ref())) {
+            Some(config) => drain_request(DrainVerb::Uncordon, config),
+            None => DrainRequest { verb: DrainVerb::Uncordon, ..drain.clone() },
+        };
+        self.act(phase, Action::Request(request))
     }
 
     /// Returns true if the disk has the record of an update that is not complete.

@@ -9,6 +9,7 @@ use mco_api::{
 use mco_apply::{
     confirm,
     execute::FORCE_FILE,
+    force,
     forget::{self, Unfinished},
     ledger,
 };
@@ -91,7 +92,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     /// Removes the force file of a node that has its config.
     async fn remove_force_file(&mut self, config: &RenderedName) -> Result<Outcome, SyncError> {
-        self.on_host(|host| host.root.remove(FORCE_FILE)).await??;
+        self.on_host(|host| force::withdraw(&host.root)).await??;
         let text = format!("Removed {FORCE_FILE}: the node is Done with config {config}");
         info!("{text}");
         self.cluster.publish_event(EventType::Normal, "ForceFileRemoved", &text).await;
@@ -127,6 +128,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     async fn forget(&mut self) -> Result<Outcome, SyncError> {
         self.stop_drift_watch().await;
         (self.current, self.preparation) = (None, None);
+        // First: another task must not write a record anew after it was removed.
+        self.managed.send_replace(false);
         let removed = self.on_host(|host| forget::forget(host, Unfinished::Refuse)).await??;
         let text =
             "Removed the records of this program; the files and units of MachineConfigs stay";

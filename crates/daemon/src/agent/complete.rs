@@ -7,7 +7,7 @@ use mco_api::{
     MachineConfig, RenderedName,
     annotation::{self, DaemonState},
 };
-use mco_apply::{ParsedConfig, disk, execute, verify};
+use mco_apply::{ParsedConfig, disk, execute, force, verify};
 use mco_core::{
     drift::Drift,
     lifecycle::{Completion, Drifted, Occasion, Outcome},
@@ -38,7 +38,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         }
         self.start_drift_watch(&current.machine).await?;
         // The watch has no event for a force file that was written before it.
-        self.disk.force = self.on_host(|host| host.root.exists(execute::FORCE_FILE)).await??;
+        self.disk.force = self.on_host(|host| force::is_requested(&host.root)).await??;
         let drifts = self.differences(&current.machine).await?;
         if !drifts.is_empty() {
             let policy = self.cluster.drift_policy().await?;

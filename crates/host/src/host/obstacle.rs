@@ -15,7 +15,7 @@ use mco_ignition::config::File;
 use super::{Host, HostError, IMAGE_BOOTED};
 use crate::{
     original,
-    root::{Location, Root, Stat},
+    root::{Location, Root, RootError, Stat},
     system::{Packaged, System},
 };
 
@@ -23,8 +23,8 @@ use crate::{
 const NEW_DIRECTORY: u32 = 0o755;
 
 impl<S: System> Host<S> {
-    /// Fails if a step of `plan`, which leads from one config to another, cannot write its path, or
-    /// changes a file that the new config also has by another path.
+    /// Fails if a step of `plan`, which leads from one config to another, cannot write its path, changes
+    /// a file that the new config also has by another path, or cannot enable its unit.
     ///
     /// Called before the node is drained: a change that a machine cannot take must not touch it.
     pub fn check_paths(
@@ -49,7 +49,7 @@ impl<S: System> Host<S> {
                 self.check_above(&path, &free)?;
             }
         }
-        Ok(())
+        self.check_units(from, to, plan)
     }
 
     /// Fails if the plan writes or removes a file by one path that the new config has by another, too:
@@ -62,7 +62,12 @@ impl<S: System> Host<S> {
     ) -> Result<(), HostError> {
         let mut owners: BTreeMap<Location, Vec<&File>> = BTreeMap::new();
         for file in &to.config.storage.files {
-            owners.entry(self.root.location(&file.path)?).or_default().push(file);
+            match self.root.location(&file.path) {
+                Ok(location) => owners.entry(location).or_default().push(file),
+                // Nothing is below a link to itself, so that no other path leads there.
+                Err(error) if error.is_link_loop() => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         for step in &plan.steps {
             let is_removal = matches!(step, Step::RemoveFile(_));
@@ -75,7 +80,8 @@ impl<S: System> Host<S> {
                 let file = to.file(&path).filter(|_| from.file(&path).is_some());
                 file.is_some_and(|file| are_equal(file, other)) && from.file(&other.path).is_some()
             };
-            let files = owners.get(&self.root.location(&path)?).into_iter().flatten();
+            let location = self.root.location(&path).map_err(|error| self.explain(&path, error))?;
+            let files = owners.get(&location).into_iter().flatten();
             let other = files.filter(|it| it.path != path).find(|it| !is_harmless(it));
             if let Some(other) = other {
                 let other = other.path.clone();
@@ -83,6 +89,18 @@ impl<S: System> Host<S> {
             }
         }
         Ok(())
+    }
+
+    /// Names the link above a path that leads to itself, if that is why the path cannot be read.
+    fn explain(&self, path: &str, error: RootError) -> HostError {
+        if !error.is_link_loop() {
+            return error.into();
+        }
+        let mut above: Vec<&str> = paths::ancestors(path).collect();
+        above.reverse();
+        let obstacle = above.into_iter().find(|above| self.root.directory(above).is_err());
+        let (path, obstacle) = (path.to_owned(), obstacle.unwrap_or(path).to_owned());
+        HostError::Obstructed { path, obstacle, kind: "a link to itself" }
     }
 
     /// Returns the path that a step leaves empty, if it does.
@@ -111,7 +129,8 @@ impl<S: System> Host<S> {
         let mut above: Vec<&str> = paths::ancestors(path).collect();
         above.reverse();
         for obstacle in above {
-            if self.root.directory(obstacle)?.is_some() {
+            let directory = self.root.directory(obstacle);
+            if directory.map_err(|error| self.explain(path, error))?.is_some() {
                 continue;
             }
             return match self.root.stat(obstacle)? {
@@ -221,6 +240,39 @@ mod tests {
         }
         let both = [one, other];
         assert_eq!(check(&both, &both, Force::Yes), None, "the machine has both already");
+    }
+
+    #[test]
+    fn a_link_to_itself_is_in_the_way_of_changed_files_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.link("loop", "/etc/loop").unwrap();
+        root.link("/etc/loop/deep", "/etc/systemd").unwrap();
+        let system = SimulatedSystem::open(&root).unwrap();
+        let host = Host { root, system };
+        let check = |from: &Machine, to: &Machine| {
+            let plan = plan::node(from, to, &default_policies(), &Circumstances::default());
+            host.check_paths(from, to, &plan.unwrap()).err().map(|error| error.to_string())
+        };
+        let (old, new) = (config(&["/etc/loop/a"]), config(&["/etc/loop/a", "/etc/b"]));
+        assert_eq!(check(&old, &new), None);
+        let refused = |path: &str, obstacle: &str| {
+            Some(format!(
+                "cannot write {path}: {obstacle} is a link to itself that no config manages; remove it, \
+                 or change the config"
+            ))
+        };
+        assert_eq!(check(&config(&[]), &old), refused("/etc/loop/a", "/etc/loop"));
+        assert_eq!(check(&old, &config(&[])), refused("/etc/loop/a", "/etc/loop"));
+        let mut with_unit = config(&[]);
+        let unit = mco_ignition::config::Unit {
+            name: "u.service".to_owned(),
+            contents: Some("[Service]\n".to_owned()),
+            ..Default::default()
+        };
+        with_unit.config.systemd.units.push(unit);
+        let want = refused("/etc/systemd/system/u.service", "/etc/systemd");
+        assert_eq!(check(&config(&[]), &with_unit), want);
     }
 
     /// Returns the config with these files.

@@ -173,8 +173,8 @@ fn a_unit_file_of_others_stays_when_its_drop_in_is_removed() {
 #[test]
 fn a_missing_unit_is_not_enabled_and_a_system_unit_is() {
     let mut machine = machine();
-    machine.host.enable_unit("gone.service").unwrap();
-    machine.host.enable_unit("kubelet.service").unwrap();
+    machine.host.enable_unit(&unit("gone.service", "")).unwrap();
+    machine.host.enable_unit(&unit("kubelet.service", "")).unwrap();
     assert_eq!(machine.host.system.unit_state("kubelet.service").unwrap(), "enabled");
     machine.host.disable_unit("kubelet.service").unwrap();
     assert_eq!(machine.host.system.unit_state("kubelet.service").unwrap(), "disabled");
@@ -211,7 +211,7 @@ fn a_leaked_link_is_removed_unless_the_config_has_its_unit() {
     let unit_file = "[Install]\nRequiredBy=network-online.target";
     let unit = unit("node-valid-hostname.service", unit_file);
     machine.host.write_unit(&unit).unwrap();
-    machine.host.enable_unit("node-valid-hostname.service").unwrap();
+    machine.host.enable_unit(&unit).unwrap();
     let link = machine.at(LEAKED_LINKS[0]);
     let mut config = mco_core::machine::Machine::blank();
     config.config.systemd.units.push(unit);

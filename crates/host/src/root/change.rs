@@ -125,6 +125,16 @@ impl Root {
         self.with_open(path, |_| Ok(()))
     }
 
+    /// Makes the names in a directory durable that another program changed. Does nothing if there is no
+    /// directory.
+    pub(crate) fn sync_names(&self, path: &str) -> Result<(), RootError> {
+        let Some(directory) = self.directory(path)? else { return Ok(()) };
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let synced =
+            self.fault_point("fsync the directory of", name).and_then(|()| Ok(fsync(&directory)?));
+        synced.map_err(|source| refused(path, source))
+    }
+
     pub(super) fn with_open(
         &self,
         path: &str,

@@ -208,7 +208,7 @@ impl Root {
 }
 
 /// Resolves the target of a link at `link`, as text.
-fn joined(link: &str, target: &str) -> String {
+pub(crate) fn joined(link: &str, target: &str) -> String {
     let start = if target.starts_with('/') {
         PathBuf::new()
     } else {

@@ -134,6 +134,10 @@ impl Bus {
     pub(super) fn start(&self, task: &TransientUnit<'_>) -> Result<(), BusError> {
         self.with(async |manager| {
             let mut properties = properties(task, "exec");
+            if let Some(limit) = task.limit {
+                // A service of this type has started once its program runs.
+                properties.push(("RuntimeMaxUSec", microseconds(limit)));
+            }
             // A failed unit must not block the next attempt.
             properties.push(("CollectMode", Variant::from("inactive-or-failed")));
             // A list, not an array: an empty array has another signature on the bus.
@@ -332,8 +336,7 @@ fn properties<'a>(task: &TransientUnit<'a>, kind: &'a str) -> Vec<(&'static str,
         ("ExecStart", Variant::from(vec![(program, words, false)])),
     ];
     if let Some(limit) = task.limit {
-        let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
-        properties.push(("TimeoutStartUSec", Variant::from(limit)));
+        properties.push(("TimeoutStartUSec", microseconds(limit)));
     }
     if !task.after.is_empty() {
         let after: Vec<String> = task.after.iter().map(|&unit| unit.to_owned()).collect();
@@ -341,6 +344,10 @@ fn properties<'a>(task: &TransientUnit<'a>, kind: &'a str) -> Vec<(&'static str,
         properties.push(("After", Variant::from(after)));
     }
     properties
+}
+
+fn microseconds(limit: Duration) -> Variant<'static> {
+    Variant::from(u64::try_from(limit.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// Returns true if a connection still works; the bus may have been restarted meanwhile.

@@ -16,6 +16,14 @@ pub(super) const LONG_LIMIT: Duration = Duration::from_hours(1);
 /// Longer than any other command takes.
 const SHORT_LIMIT: Duration = Duration::from_mins(10);
 
+/// The unit that reboots the machine.
+///
+/// Compat: the name of the reference. It does not match [`PATTERN`], because no command waits for a
+/// reboot.
+pub(super) const REBOOT_UNIT: &str = "machine-config-daemon-reboot.service";
+/// Longer than a reboot takes to begin, and shorter than the time after which it is tried again.
+pub(super) const REBOOT_LIMIT: Duration = Duration::from_mins(5);
+
 /// Verbs that pull images or build a deployment.
 const LONG_VERBS: [&str; 8] =
     ["rebase", "update", "override", "kargs", "switch", "pull", "cp", "run"];
@@ -58,12 +66,20 @@ pub(super) fn decide_orphans(
 /// Returns a name that no other unit has: not of a command that runs at the same time, and not of
 /// one that an earlier process left.
 pub(super) fn unit_name(command: &[&str]) -> String {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
     let program = command.first().map_or("", |it| it.rsplit('/').next().unwrap_or(it));
     let fits = |letter: &char| letter.is_ascii_alphanumeric() || "-_".contains(*letter);
     let program: String = program.chars().filter(fits).collect();
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    format!("machine-config-daemon-run-{program}-{}-{number}.service", process_token())
+    format!("machine-config-daemon-run-{program}-{}.service", unique())
+}
+
+/// Returns a name that no other unit has, for a reboot while the unit of an earlier one hangs.
+pub(super) fn next_reboot_unit() -> String {
+    format!("machine-config-daemon-reboot-{}.service", unique())
+}
+
+fn unique() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", process_token(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Returns a text that only the units of this process contain.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::root::{Root, RootError};
+use super::UnitTree;
+use crate::root::RootError;
 
 /// Directories of presets; a file hides one of the same name in a later directory.
 const DIRECTORIES: [&str; 5] = [
@@ -14,7 +15,7 @@ const DIRECTORIES: [&str; 5] = [
 ];
 
 /// Returns true if the first matching preset enables the unit, or none matches.
-pub(super) fn enables(root: &Root, unit: &str) -> Result<bool, RootError> {
+pub(super) fn enables(root: &impl UnitTree, unit: &str) -> Result<bool, RootError> {
     let mut files = BTreeMap::new();
     for folder in DIRECTORIES {
         for name in root.list(folder)?.into_iter().filter(|name| name.ends_with(".preset")) {

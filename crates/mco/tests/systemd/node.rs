@@ -69,6 +69,7 @@ fn a_node_is_updated_through_systemd() {
     done(a_joining_machine_gets_its_units_without_a_reboot(&cluster));
     done(a_service_is_reloaded_without_a_reboot(&cluster));
     done(a_killed_daemon_resumes_the_update(&cluster));
+    done(commands_of_a_killed_daemon_are_awaited(&cluster));
     done(a_config_reboots_the_machine_once(&cluster));
     done(an_edited_file_degrades_the_node_until_restored(&cluster));
     done(a_config_without_a_daemon_is_rolled_back(&cluster));
@@ -150,6 +151,40 @@ fn a_killed_daemon_resumes_the_update(cluster: &Cluster<'_>) -> anyhow::Result<(
         .wait("the daemon to resume the update", |node| node.is_done() && node.current != before)?;
     assert_eq!(machine.read("/etc/slow.conf")?.as_deref(), Some("slow"));
     assert_eq!(property(machine, "slow.service", "ActiveState"), "active");
+    Ok(())
+}
+
+/// The command of a killed daemon: it runs until a file exists, and then shows the password.
+const ORPHAN: &str =
+    "until test -e /run/orphan.go; do sleep 0.1; done; getent shadow core >/run/orphan.seen";
+
+fn commands_of_a_killed_daemon_are_awaited(cluster: &Cluster<'_>) -> anyhow::Result<()> {
+    let machine = cluster.machine;
+    let before = cluster.node()?.current;
+    machine.ask(&["useradd", "--create-home", "core"])?;
+    let unit = "machine-config-daemon-run-x-1.service";
+    machine.ask(&["systemd-run", &format!("--unit={unit}"), "/bin/sh", "-c", ORPHAN])?;
+    // A process waits before its first command.
+    machine.ask(&["systemctl", "restart", DAEMON])?;
+    let users = json!([{"name": "core", "passwordHash": "$6$salt$hash"}]);
+    let config = json!({"ignition": {"version": "3.5.0"}, "passwd": {"users": users}});
+    let cluster_of = &**cluster;
+    cluster_of.add("75-password", &json!({"config": config}))?;
+    let text = "Waiting for commands of an earlier process";
+    wait("the daemon to say that it waits", PATIENCE, || {
+        let journal = machine.journal(Some(DAEMON), 200).ok()?;
+        (journal.contains(text) && journal.contains(unit)).then_some(())
+    })?;
+    let shadow = || output(machine, &["getent", "shadow", "core"]);
+    assert!(!shadow().contains("$6$salt$hash"), "the password was set beside the other command");
+    assert_eq!(property(machine, unit, "ActiveState"), "active");
+    machine.ask(&["touch", "/run/orphan.go"])?;
+    cluster.wait("the daemon to set the password", |node| {
+        node.is_done() && node.current != before && !node.cordoned
+    })?;
+    assert!(shadow().contains("$6$salt$hash"), "{}", shadow());
+    let seen = machine.read("/run/orphan.seen")?.unwrap_or_default();
+    assert!(seen.starts_with("core:") && !seen.contains("$6$salt$hash"), "{seen}");
     Ok(())
 }
 

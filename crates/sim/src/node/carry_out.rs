@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use mco_api::annotation::{
-    self, DaemonState, DrainRequest, DrainVerb, DriftPolicy, PostConfigAction,
+    self, DaemonState, DrainRequest, DrainVerb, DriftPolicy, PostConfigAction, Recovery,
 };
 use mco_core::{
     drift::Drift,
@@ -19,7 +19,7 @@ use super::{Activity, CONFIRM, NotReadyCause, is_long};
 use crate::{
     Bug, Fault, Flaw, HandshakePoint, Invariant,
     queue::Event,
-    world::{Disruption, World, annotate, annotated, set_state},
+    world::{Disruption, World, annotate, annotated, remove, set_state},
 };
 
 impl World {
@@ -76,19 +76,45 @@ impl World {
             Action::CheckKubelet => Outcome::Kubelet(self.host(node).kubelet()),
             Action::ReportDone(config, _) => self.report_done(node, config.as_str()),
             Action::Fail(cause) => self.fail(node, &cause),
-            // The simulated disk has no force file and does not drift, so that nothing is repaired;
-            // long actions are above.
+            Action::RemoveForceFile(_) => {
+                self.host(node).force = false;
+                Outcome::Done
+            }
+            Action::Abandon => {
+                self.host(node).update = None;
+                self.force(node)
+            }
+            Action::Force => self.force(node),
+            Action::Forget => self.forget(node),
+            // The simulated disk does not drift, so that nothing is repaired; long actions are above.
             Action::Wait
-            | Action::RemoveForceFile(_)
-            | Action::Abandon
-            | Action::Force
-            | Action::Forget
             | Action::Repair(..)
             | Action::Apply(_)
             | Action::Continue(_)
             | Action::ApplyAgain => Outcome::Done,
         };
         self.host(node).outcome = outcome;
+    }
+
+    /// Has the whole config written again.
+    fn force(&mut self, node: usize) -> Outcome {
+        self.host(node).force = true;
+        self.patch(node, |object| remove(object, annotation::RECOVER.name()));
+        Outcome::Done
+    }
+
+    /// Removes the records of the machine.
+    fn forget(&mut self, node: usize) -> Outcome {
+        let host = self.host(node);
+        host.disk.clear();
+        (host.rolled_back, host.force) = (None, false);
+        if self.fault_occurs(Fault::DaemonCrash) {
+            self.crash(node);
+            return Outcome::Started;
+        }
+        let (key, answer) = (annotation::RECOVER.name(), Recovery::Forgotten);
+        self.patch(node, |object| annotate(object, key, answer.as_str()));
+        Outcome::Done
     }
 
     fn progress(&mut self, node: usize, change: impl FnOnce(&mut Progress)) {
@@ -130,6 +156,7 @@ impl World {
             return self.failed(node, to, "the config is invalid", Severity::Degraded);
         }
         match self.disruption(from, to) {
+            _ if update.force => Outcome::Planned(Planned { drain: true, drain_limit: None }),
             Disruption::Refused => {
                 let why = "a running node cannot apply this change";
                 self.failed(node, to, why, Severity::Unreconcilable)
@@ -172,6 +199,7 @@ impl World {
         let host = self.host(node);
         let boot_id = host.boot_id();
         if let Action::Apply(update) = action {
+            host.is_forced = update.force;
             host.update = Some(UnfinishedUpdate {
                 from: update.from.to_string(),
                 to: update.to.to_string(),
@@ -224,7 +252,11 @@ impl World {
         let disruption = self.disruption(from, &to);
         let host = self.host(node);
         host.disk.clone_from(&to);
-        if let Disruption::Needs { reboot: false, .. } = disruption {
+        if host.is_forced {
+            host.force = false;
+        }
+        let is_rebootless = matches!(disruption, Disruption::Needs { reboot: false, .. });
+        if is_rebootless && !host.is_forced {
             host.booted = to;
             host.update = None;
             host.not_ready.remove(&NotReadyCause::LateFailure);

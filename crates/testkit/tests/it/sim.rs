@@ -1,5 +1,6 @@
 //! The simulator's invariants hold in all scenarios, and each of them can fail.
 
+use mco_api::annotation::Recovery;
 use mco_core::rollout::{Cordon, PoolNodes, PoolPhase, PoolView, RolloutPlan};
 use mco_sim::{Bug, Chooser, Faults, Flaw, HandshakePoint, Invariant, Millis, UserAction};
 use mco_testkit::sim::{self, PRODUCTION, Scenario};
@@ -87,7 +88,7 @@ fn converges(scenario: &Scenario) {
 }
 
 #[test]
-fn every_point_of_the_handshake_survives_a_revert_a_new_config_and_restarts() {
+fn every_point_of_the_handshake_survives_a_revert_a_new_config_restarts_and_requests() {
     for point in HandshakePoint::ALL {
         for delay in [0, 3, 50, 150, 500, 5_000] {
             for action in [
@@ -95,6 +96,9 @@ fn every_point_of_the_handshake_survives_a_revert_a_new_config_and_restarts() {
                 target("second"),
                 UserAction::RestartController,
                 UserAction::RestartDaemon(0),
+                UserAction::Recover(0, Recovery::Forget),
+                UserAction::Recover(0, Recovery::Force),
+                UserAction::Recover(0, Recovery::Abandon),
             ] {
                 let mut scenario = one_worker(false);
                 scenario.interruption = Some((point, delay, action));
