@@ -45,10 +45,11 @@ impl Drop for Program {
     }
 }
 
-/// Length of a text, and number of its brackets and operators, above which an expression needs the
-/// larger stack.
+/// Length of a text, number of its brackets and operators, and depth of the brackets above which an
+/// expression needs the larger stack.
 const LONG: usize = 200;
-const FEW: usize = 8;
+const FEW: usize = 24;
+const NESTED: usize = 4;
 
 /// Size of the stack on which long expressions are compiled and evaluated.
 const STACK: usize = 64 << 20;
@@ -95,8 +96,8 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 
 /// Compiles an expression.
 pub(crate) fn compile(text: &str) -> Result<Program, String> {
-    let operators = complexity::check(text)?;
-    let is_long = text.len() > LONG || operators > FEW;
+    let size = complexity::check(text)?;
+    let is_long = text.len() > LONG || size.operators > FEW || size.depth > NESTED;
     if is_long { deeply(|| compile_here(text, is_long)) } else { compile_here(text, is_long) }
 }
 
