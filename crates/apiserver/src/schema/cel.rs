@@ -19,10 +19,11 @@ use ::cel::{
 };
 use serde_json::Value;
 
-use super::{Additional, ListType, Schema, SchemaError, prune::join, validate};
+use super::{Additional, ListType, Schema, SchemaError, validate};
 use crate::{
     admit::Part,
     failure::{Fault, FaultKind},
+    field_path::FieldPath,
     object,
 };
 
@@ -227,12 +228,13 @@ pub(crate) fn evaluate(
     let mut evaluation = Evaluation { context: &context, budget: Budget::of_object(), faults };
     // The faults tell why an evaluation has ended.
     let _ = match part {
-        Part::Main => evaluation.walk(schema, new, old, ""),
-        Part::Status => evaluation.rules(schema, new, old, "").and_then(|()| {
+        Part::Main => evaluation.walk(schema, new, old, FieldPath::Root),
+        Part::Status => evaluation.rules(schema, new, old, FieldPath::Root).and_then(|()| {
+            let status_path = FieldPath::Root.key("status");
             let (Some(below), Some(status)) = (schema.entry("status"), new.get("status")) else {
                 return Ok(());
             };
-            evaluation.walk(below, status, old.and_then(|old| old.get("status")), "status")
+            evaluation.walk(below, status, old.and_then(|old| old.get("status")), status_path)
         }),
     };
 }
@@ -264,7 +266,7 @@ impl Evaluation<'_> {
         schema: &Schema,
         new: &Value,
         old: Option<&Value>,
-        path: &str,
+        path: FieldPath<'_>,
     ) -> Result<(), Ended> {
         self.rules(schema, new, old, path)?;
         match new {
@@ -272,7 +274,7 @@ impl Evaluation<'_> {
                 for (key, found) in map {
                     if let Some(below) = schema.entry(key) {
                         let old = old.and_then(|old| old.get(key));
-                        self.walk(below, found, old, &join(path, key))?;
+                        self.walk(below, found, old, path.key(key))?;
                     }
                 }
             }
@@ -282,7 +284,7 @@ impl Evaluation<'_> {
                 };
                 for (at, item) in list.iter().enumerate() {
                     let old = old.and_then(|old| counterpart(schema, item, old));
-                    self.walk(items, item, old, &format!("{path}[{at}]"))?;
+                    self.walk(items, item, old, path.index(at))?;
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -295,7 +297,7 @@ impl Evaluation<'_> {
         schema: &Schema,
         new: &Value,
         old: Option<&Value>,
-        path: &str,
+        path: FieldPath<'_>,
     ) -> Result<(), Ended> {
         if schema.rules.is_empty() || (new.is_null() && schema.nullable) {
             return Ok(());
@@ -323,7 +325,7 @@ impl Evaluation<'_> {
                 Err(why) => {
                     // Compat: the value is the name of the type.
                     let kind = Value::from(schema.kind.name());
-                    self.faults.push(Fault::invalid(path, &kind, &why));
+                    self.faults.push(Fault::invalid(path.to_string(), &kind, &why));
                     return Err(Ended);
                 }
             }
@@ -347,7 +349,7 @@ impl Rule {
         scope: &Context<'_, '_>,
         schema: &Schema,
         value: &Value,
-        path: &str,
+        path: FieldPath<'_>,
     ) -> Result<Option<Fault>, String> {
         let why = match budget.run(&self.program, scope) {
             Ok(Cel::Bool(true)) => return Ok(None),
