@@ -19,10 +19,11 @@ use ::cel::{
 };
 use serde_json::Value;
 
-use super::{Additional, ListType, Schema, SchemaError, prune::join, validate};
+use super::{Additional, ListType, Schema, SchemaError, validate};
 use crate::{
     admit::Part,
     failure::{Fault, FaultKind},
+    field_path::FieldPath,
     object,
 };
 
@@ -45,10 +46,11 @@ impl Drop for Program {
     }
 }
 
-/// Length of a text, and number of its brackets and operators, above which an expression needs the
-/// larger stack.
+/// Length of a text, number of its brackets and operators, and depth of the brackets above which an
+/// expression needs the larger stack.
 const LONG: usize = 200;
-const FEW: usize = 8;
+const FEW: usize = 24;
+const NESTED: usize = 4;
 
 /// Size of the stack on which long expressions are compiled and evaluated.
 const STACK: usize = 64 << 20;
@@ -95,8 +97,8 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 
 /// Compiles an expression.
 pub(crate) fn compile(text: &str) -> Result<Program, String> {
-    let operators = complexity::check(text)?;
-    let is_long = text.len() > LONG || operators > FEW;
+    let size = complexity::check(text)?;
+    let is_long = text.len() > LONG || size.operators > FEW || size.depth > NESTED;
     if is_long { deeply(|| compile_here(text, is_long)) } else { compile_here(text, is_long) }
 }
 
@@ -226,12 +228,13 @@ pub(crate) fn evaluate(
     let mut evaluation = Evaluation { context: &context, budget: Budget::of_object(), faults };
     // The faults tell why an evaluation has ended.
     let _ = match part {
-        Part::Main => evaluation.walk(schema, new, old, ""),
-        Part::Status => evaluation.rules(schema, new, old, "").and_then(|()| {
+        Part::Main => evaluation.walk(schema, new, old, FieldPath::Root),
+        Part::Status => evaluation.rules(schema, new, old, FieldPath::Root).and_then(|()| {
+            let status_path = FieldPath::Root.key("status");
             let (Some(below), Some(status)) = (schema.entry("status"), new.get("status")) else {
                 return Ok(());
             };
-            evaluation.walk(below, status, old.and_then(|old| old.get("status")), "status")
+            evaluation.walk(below, status, old.and_then(|old| old.get("status")), status_path)
         }),
     };
 }
@@ -263,7 +266,7 @@ impl Evaluation<'_> {
         schema: &Schema,
         new: &Value,
         old: Option<&Value>,
-        path: &str,
+        path: FieldPath<'_>,
     ) -> Result<(), Ended> {
         self.rules(schema, new, old, path)?;
         match new {
@@ -271,7 +274,7 @@ impl Evaluation<'_> {
                 for (key, found) in map {
                     if let Some(below) = schema.entry(key) {
                         let old = old.and_then(|old| old.get(key));
-                        self.walk(below, found, old, &join(path, key))?;
+                        self.walk(below, found, old, path.key(key))?;
                     }
                 }
             }
@@ -281,7 +284,7 @@ impl Evaluation<'_> {
                 };
                 for (at, item) in list.iter().enumerate() {
                     let old = old.and_then(|old| counterpart(schema, item, old));
-                    self.walk(items, item, old, &format!("{path}[{at}]"))?;
+                    self.walk(items, item, old, path.index(at))?;
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -294,7 +297,7 @@ impl Evaluation<'_> {
         schema: &Schema,
         new: &Value,
         old: Option<&Value>,
-        path: &str,
+        path: FieldPath<'_>,
     ) -> Result<(), Ended> {
         if schema.rules.is_empty() || (new.is_null() && schema.nullable) {
             return Ok(());
@@ -322,7 +325,7 @@ impl Evaluation<'_> {
                 Err(why) => {
                     // Compat: the value is the name of the type.
                     let kind = Value::from(schema.kind.name());
-                    self.faults.push(Fault::invalid(path, &kind, &why));
+                    self.faults.push(Fault::invalid(path.to_string(), &kind, &why));
                     return Err(Ended);
                 }
             }
@@ -346,7 +349,7 @@ impl Rule {
         scope: &Context<'_, '_>,
         schema: &Schema,
         value: &Value,
-        path: &str,
+        path: FieldPath<'_>,
     ) -> Result<Option<Fault>, String> {
         let why = match budget.run(&self.program, scope) {
             Ok(Cel::Bool(true)) => return Ok(None),

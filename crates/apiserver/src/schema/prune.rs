@@ -43,8 +43,3 @@ fn walk(schema: &Schema, value: &mut Value, path: FieldPath<'_>, unknown: &mut F
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
-
-/// Appends a key to a field path.
-pub(crate) fn join(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
-}

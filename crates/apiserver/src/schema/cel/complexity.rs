@@ -12,9 +12,9 @@ const MAX_DEPTH: usize = 24;
 /// Maximum number of operators and brackets.
 const MAX_OPERATORS: usize = 600;
 
-/// Returns the number of brackets and operators of an expression. Fails if they would exhaust the
-/// stack, or if a string is malformed: what is inside of it could not be told from what is not.
-pub(super) fn check(text: &str) -> Result<usize, String> {
+/// Returns the size of an expression. Fails if it would exhaust the stack, or if a string is malformed:
+/// what is inside of it could not be told from what is not.
+pub(super) fn check(text: &str) -> Result<Size, String> {
     let length = text.chars().count();
     if length > MAX_LENGTH {
         return Err(format!(
@@ -42,16 +42,26 @@ pub(super) fn check(text: &str) -> Result<usize, String> {
         }
         rest = rest.get(length..).unwrap_or_default();
     }
-    Ok(counts.operators)
+    Ok(Size { operators: counts.operators, depth: counts.deepest })
 }
 
 fn malformed() -> String {
     "Syntax error: a string or an identifier in quotes is malformed".to_owned()
 }
 
+/// The size of an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Number of operators and brackets.
+    pub(super) operators: usize,
+    /// Depth of the brackets.
+    pub(super) depth: usize,
+}
+
 #[derive(Debug, Default)]
 struct Counts {
     depth: usize,
+    deepest: usize,
     signs: usize,
     operators: usize,
 }
@@ -65,6 +75,7 @@ impl Counts {
         match c {
             '(' | '[' | '{' => {
                 self.depth += 1;
+                self.deepest = self.deepest.max(self.depth);
                 self.operators += 1;
             }
             ')' | ']' | '}' => self.depth = self.depth.saturating_sub(1),
@@ -136,7 +147,10 @@ fn escape(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::compile, *};
+    use super::{
+        super::{FEW, LONG, NESTED, compile},
+        *,
+    };
 
     #[test]
     fn nesting_is_found_behind_comments_and_all_strings() {
@@ -161,7 +175,18 @@ mod tests {
         for text in ["'", "'a\nb'", "'\\q'", "'''a''", "`a", "1r'a'", "r'a"] {
             assert!(check(text).is_err(), "{text}");
         }
-        assert_eq!(check(&format!("'{nested}' + r'{nested}' // {nested}")), Ok(1));
+        assert_eq!(check(&format!("'{nested}' + r'{nested}' // {nested}")).unwrap().operators, 1);
+    }
+
+    /// Compiles and evaluates an expression with half of the stack that the server has.
+    fn run(text: String) {
+        let thread = std::thread::Builder::new().stack_size(1 << 20);
+        let run = move || {
+            let Ok(program) = compile(&text) else { return };
+            let context = super::super::empty_context();
+            let _ = super::super::Budget::of_object().run(&program, &context);
+        };
+        thread.spawn(run).unwrap().join().unwrap();
     }
 
     #[test]
@@ -182,23 +207,25 @@ mod tests {
             ("", "!"),
             ("", "[1],"),
         ] {
-            for length in [LONG, MAX_LENGTH] {
+            for (length, operators) in [(LONG, FEW), (MAX_LENGTH, MAX_OPERATORS)] {
                 let fits = |count: &usize| {
                     let text = format!("{first}{}", repeated.repeat(*count));
-                    text.len() <= length && check(&text).is_ok()
+                    text.len() <= length
+                        && check(&text).is_ok_and(|size| size.operators <= operators)
                 };
                 let count = (1..=MAX_LENGTH).take_while(fits).last().unwrap_or(1);
-                let text = format!("{first}{}", repeated.repeat(count));
-                let Ok(program) = compile(&text) else { continue };
-                let context = super::super::empty_context();
-                let _ = super::super::Budget::of_object().run(&program, &context);
+                run(format!("{first}{}", repeated.repeat(count)));
             }
             let text = format!("{first}{}", repeated.repeat(MAX_LENGTH / repeated.len()));
             assert!(compile(&text).is_err(), "{repeated}");
         }
+        for (open, close) in [("(", ")"), ("[", "]"), ("{1:", "}"), ("f(", ")"), ("a[", "]")] {
+            for depth in [NESTED, MAX_DEPTH] {
+                run(format!("{}1{}", open.repeat(depth), close.repeat(depth)));
+                run(format!("{}1", open.repeat(depth)));
+            }
+        }
     }
-
-    const LONG: usize = super::super::LONG;
 
     #[test]
     fn a_syntax_error_behind_many_characters_is_reported() {
