@@ -19,6 +19,7 @@ use crate::{drift::Drift, machine::Machine};
 
 /// A daemon and everything around it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct World {
     pub(super) state: State,
     outcome: Outcome,
