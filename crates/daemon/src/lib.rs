@@ -248,11 +248,7 @@ async fn run_in_span<S: System + 'static>(
                     while_managed(&managed, || pinned_images.run()).await;
                 }
             },
-            async {
-                if let Some(address) = around.kubelet.clone() {
-                    kubelet::watch(address, around.metrics.clone()).await;
-                }
-            },
+            watch_kubelet(&around),
             watch_logins(&host, &node, &around),
             os_info::report(&host, &node, &around.metrics, around.commands.as_ref()),
         );
@@ -271,6 +267,12 @@ async fn run_in_span<S: System + 'static>(
         ended = daemon => ended,
         // No background task is left, so that the daemon stops, too.
         () = background => DaemonExit::Stopped,
+    }
+}
+
+async fn watch_kubelet(around: &DaemonContext) {
+    if let Some(address) = around.kubelet.clone() {
+        kubelet::watch(address, around.metrics.clone()).await;
     }
 }
 

@@ -110,7 +110,7 @@ mod tests {
             let running = Running::begin(&count);
             async move {
                 let _running = running;
-                pending().await
+                pending::<()>().await;
             }
         });
         let changes = async {
@@ -142,13 +142,13 @@ mod tests {
         guarded.work(write("managed")).await.unwrap().unwrap();
         // The machine is locked by other work when both the write and its removal are asked for.
         let (go, gate) = mpsc::channel::<()>();
-        let (begin, begun) = oneshot::channel();
+        let (begin, started) = oneshot::channel();
         let blocking = tokio::spawn({
             let host = host.clone();
             let wait = move || begin.send(()).is_ok() && gate.recv().is_err();
             async move { host.work(move |_| wait()).await }
         });
-        begun.await.unwrap();
+        started.await.unwrap();
         let late = tokio::spawn({
             let guarded = guarded.clone();
             async move { drop(guarded.work(write("late")).await) }

@@ -36,10 +36,8 @@ pub(crate) struct Host {
     update: Option<UnfinishedUpdate>,
     /// Config that was rolled back last.
     rolled_back: Option<RolledBackConfig>,
-    /// True if the whole config is to be written again.
-    force: bool,
-    /// True if the update writes the whole config.
-    is_forced: bool,
+    /// Request to write the whole config again.
+    force: Force,
     /// Number of the daemon's run or wait: events of an earlier one are ignored.
     run: u64,
     activity: Activity,
@@ -72,6 +70,17 @@ enum Activity {
     Waiting,
 }
 
+/// The request to write the whole config again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Force {
+    /// There is none.
+    No,
+    /// The next update does it.
+    Requested,
+    /// The update that has begun does it.
+    Applying,
+}
+
 /// A cause that keeps a node from being ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum NotReadyCause {
@@ -101,8 +110,7 @@ impl Host {
             boots: 0,
             update: None,
             rolled_back: None,
-            force: false,
-            is_forced: false,
+            force: Force::No,
             run: 0,
             activity: Activity::Starting,
             state: State::default(),
@@ -154,7 +162,7 @@ impl Host {
                 update,
                 boot_id: self.boot_id(),
                 rolled_back: self.rolled_back.clone(),
-                force: self.force,
+                force: self.force != Force::No,
                 ..DiskView::default()
             },
             certificates: None,

@@ -251,10 +251,12 @@ impl World {
             return;
         };
         self.log_node(node, &format!("interrupted at {at:?}"));
-        let action = match action {
-            UserAction::RestartDaemon(_) => UserAction::RestartDaemon(node),
-            UserAction::Recover(_, request) => UserAction::Recover(node, request),
-            action => action,
+        let action = if matches!(action, UserAction::RestartDaemon(_)) {
+            UserAction::RestartDaemon(node)
+        } else if let UserAction::Recover(_, request) = action {
+            UserAction::Recover(node, request)
+        } else {
+            action
         };
         self.queue.push(self.now + delay, Event::User(action));
     }

@@ -19,6 +19,7 @@ use crate::{drift::Drift, machine::Machine};
 
 /// A daemon and everything around it.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct World {
     pub(super) state: State,
     outcome: Outcome,
@@ -31,8 +32,8 @@ pub(super) struct World {
     disrupts: bool,
     /// True while the machine is down.
     is_down: bool,
-    /// True if the administrator may force the node, and have its machine forgotten. Damaged records,
-    /// repairs and late proofs of health are left to the other worlds, so that the model stays small.
+    /// True if the administrator may force the node and have it forgotten. Damaged records, repairs and
+    /// late proofs of health are left to the other worlds, so that the model stays small.
     is_administered: bool,
 }
 
@@ -459,8 +460,7 @@ impl World {
         }
         let edited = || Drift::Contents("/etc/a".to_owned());
         let verified = Outcome::Verified(config.clone(), occasion);
-        let verified = self.with(|world| world.outcome = verified);
-        let mut all = vec![verified, drifted(edited(), DriftPolicy::Degrade)];
+        let mut all = vec![self.outcome(verified), drifted(edited(), DriftPolicy::Degrade)];
         if !self.is_administered {
             all.push(drifted(edited(), DriftPolicy::Heal));
         }

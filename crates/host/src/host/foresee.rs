@@ -72,10 +72,25 @@ impl<S: System> Host<S> {
                 }
                 unit::remove_dangling_links(tree, name)?;
             }
-            Step::EnableUnit(name) => self.foresee_enabled(tree, name, to)?,
+            Step::EnableUnit(name) => foresee_enabled(tree, name, to)?,
             Step::DisableUnit(name) => drop(unit::disable(tree, name)),
             Step::PresetUnit(name) => drop(unit::preset(tree, name)),
-            _ => {}
+            Step::WriteFile(_)
+            | Step::RemoveFile(_)
+            | Step::RemoveDropin { .. }
+            | Step::ProtectKubeconfig
+            | Step::WriteKeys
+            | Step::SetPassword
+            | Step::StageOs(_)
+            | Step::StageKernelArguments { .. }
+            | Step::StageKernel(_)
+            | Step::StageExtensions { .. }
+            | Step::RecordConfig
+            | Step::RemoveForceFile
+            | Step::ReloadSystemd
+            | Step::ReloadService(_)
+            | Step::RestartService(_)
+            | Step::Reboot => {}
         }
         Ok(())
     }
@@ -87,30 +102,25 @@ impl<S: System> Host<S> {
         }
         Ok(())
     }
+}
 
-    fn foresee_enabled(
-        &self,
-        tree: &PlannedTree<'_>,
-        name: &str,
-        to: &Machine,
-    ) -> Result<(), HostError> {
-        let Some(unit) = to.unit(name) else { return Ok(()) };
-        // systemd decides about a unit that has no file, such as one of a generator.
-        if is_only_masked(tree, unit)? || !unit::exists(tree, name).map_err(SystemError::from)? {
-            return Ok(());
-        }
-        let enabled = match other_at_alias(unit, to) {
-            Some(conflict) => Err(UnitError::InvalidLinks(vec![conflict])),
-            None => unit::enable_replacing(tree, name),
-        };
-        match enabled {
-            Ok(()) => Ok(()),
-            Err(UnitError::Root(error)) => Err(error.into()),
-            Err(error) => Err(HostError::Enable {
-                what: "error enabling units",
-                source: SystemError::Unit(error),
-            }),
-        }
+fn foresee_enabled(tree: &PlannedTree<'_>, name: &str, to: &Machine) -> Result<(), HostError> {
+    let Some(unit) = to.unit(name) else { return Ok(()) };
+    // systemd decides about a unit that has no file, such as one of a generator.
+    if is_only_masked(tree, unit)? || !unit::exists(tree, name).map_err(SystemError::from)? {
+        return Ok(());
+    }
+    let enabled = match other_at_alias(unit, to) {
+        Some(conflict) => Err(UnitError::InvalidLinks(vec![conflict])),
+        None => unit::enable_replacing(tree, name),
+    };
+    match enabled {
+        Ok(()) => Ok(()),
+        Err(UnitError::Root(error)) => Err(error.into()),
+        Err(error) => Err(HostError::Enable {
+            what: "error enabling units",
+            source: SystemError::Unit(error),
+        }),
     }
 }
 

@@ -15,7 +15,7 @@ use mco_core::{
     machine::Machine,
 };
 
-use super::{Activity, CONFIRM, NotReadyCause, is_long};
+use super::{Activity, CONFIRM, Force, NotReadyCause, is_long};
 use crate::{
     Bug, Fault, Flaw, HandshakePoint, Invariant,
     queue::Event,
@@ -77,7 +77,7 @@ impl World {
             Action::ReportDone(config, _) => self.report_done(node, config.as_str()),
             Action::Fail(cause) => self.fail(node, &cause),
             Action::RemoveForceFile(_) => {
-                self.host(node).force = false;
+                self.host(node).force = Force::No;
                 Outcome::Done
             }
             Action::Abandon => {
@@ -98,7 +98,7 @@ impl World {
 
     /// Has the whole config written again.
     fn force(&mut self, node: usize) -> Outcome {
-        self.host(node).force = true;
+        self.host(node).force = Force::Requested;
         self.patch(node, |object| remove(object, annotation::RECOVER.name()));
         Outcome::Done
     }
@@ -107,7 +107,7 @@ impl World {
     fn forget(&mut self, node: usize) -> Outcome {
         let host = self.host(node);
         host.disk.clear();
-        (host.rolled_back, host.force) = (None, false);
+        (host.rolled_back, host.force) = (None, Force::No);
         if self.fault_occurs(Fault::DaemonCrash) {
             self.crash(node);
             return Outcome::Started;
@@ -199,7 +199,9 @@ impl World {
         let host = self.host(node);
         let boot_id = host.boot_id();
         if let Action::Apply(update) = action {
-            host.is_forced = update.force;
+            if update.force {
+                host.force = Force::Applying;
+            }
             host.update = Some(UnfinishedUpdate {
                 from: update.from.to_string(),
                 to: update.to.to_string(),
@@ -252,11 +254,12 @@ impl World {
         let disruption = self.disruption(from, &to);
         let host = self.host(node);
         host.disk.clone_from(&to);
-        if host.is_forced {
-            host.force = false;
+        let is_forced = host.force == Force::Applying;
+        if is_forced {
+            host.force = Force::No;
         }
         let is_rebootless = matches!(disruption, Disruption::Needs { reboot: false, .. });
-        if is_rebootless && !host.is_forced {
+        if is_rebootless && !is_forced {
             host.booted = to;
             host.update = None;
             host.not_ready.remove(&NotReadyCause::LateFailure);
