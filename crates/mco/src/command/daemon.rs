@@ -165,17 +165,9 @@ pub(crate) fn run(
 }
 
 fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
-    let StartArgs { process, node_name, root_mount, confirm_minutes, boot_seconds, .. } = args;
+    let StartArgs { process, root_mount, confirm_minutes, boot_seconds, .. } = args;
     let StartArgs { kubelet_healthz_enabled, kubelet_healthz_endpoint, .. } = args;
-    let node: NodeName = match node_name {
-        Some(name) if !name.is_empty() => name.parse()?,
-        _ => {
-            return Err(error_with_hint(
-                "node-name is required",
-                "add --node-name or set NODE_NAME",
-            ));
-        }
-    };
+    let node = args.node()?;
     if args.desired_configmap.is_some() {
         let text = "--desired-configmap is not supported";
         return Err(error_with_hint(
@@ -191,8 +183,7 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let glass = SharedState::default();
     let shown = glass.clone();
     let page: StatePage = Arc::new(move || shown.json());
-    let order =
-        if args.take_over { Order::TakeOver(AdoptedBuild::OfCluster) } else { Order::HandsOff };
+    let order = args.order();
     let health = Health::default();
     let watched = health.clone();
     let register = |registry: &mut _| (NoteCount::register(registry), Metrics::register(registry));
@@ -209,13 +200,12 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         ..process::ProcessOptions::new(client_options.clone())
     };
     let work = |(notes, metrics), client: Client, shutdown| async {
-        let build = process::build();
-        info!("Version: {} ({})", build.version, build.hash);
+        log_version();
         if let Some(server) = override_server {
             info!("overriding kubernetes api to {server}");
         }
-        let permitted = permit::wait(&build, &order, &client, &watched, &shutdown);
-        if permitted.await.is_none() {
+        let build = process::build();
+        if permit::wait(&build, &order, &client, &watched, &shutdown).await.is_none() {
             return LeadershipEnd::Released;
         }
         let with_metrics = |clients: Clients, speaker: Client| DaemonContext {
@@ -241,6 +231,26 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     };
     let code = process::run(process, verbose, options, register, work)?;
     ended.map(|()| code)
+}
+
+impl StartArgs {
+    /// Returns the name of the node.
+    fn node(&self) -> anyhow::Result<NodeName> {
+        match self.node_name.as_deref() {
+            Some(name) if !name.is_empty() => Ok(name.parse()?),
+            _ => Err(error_with_hint("node-name is required", "add --node-name or set NODE_NAME")),
+        }
+    }
+
+    /// Returns the order of the administrator about a cluster of another operator.
+    fn order(&self) -> Order {
+        if self.take_over { Order::TakeOver(AdoptedBuild::OfCluster) } else { Order::HandsOff }
+    }
+}
+
+fn log_version() {
+    let Build { version, hash } = process::build();
+    info!("Version: {version} ({hash})");
 }
 
 /// Runs the daemon of a real machine until shutdown.
