@@ -193,3 +193,28 @@ async fn creates_during_a_delete_leave_nothing() {
         gone(&api).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_create_that_ends_after_its_namespace_leaves_nothing() {
+    let api = ApiServer::in_memory(Settings::default()).await.unwrap();
+    // Reading and validating it takes longer than the deletion of the namespace.
+    let object = json!({"metadata": {"name": "c"}, "data": {"k": "x".repeat(1_000_000)}});
+    for round in 0..40 {
+        let namespace = json!({"metadata": {"name": "n"}});
+        assert_eq!(send(&api, Method::POST, "/api/v1/namespaces", &namespace).await.0, 201);
+        let writer = {
+            let (api, object) = (api.clone(), object.clone());
+            tokio::spawn(async move {
+                let uri = "/api/v1/namespaces/n/configmaps";
+                send(&api, Method::POST, uri, &object).await
+            })
+        };
+        let begun = tokio::time::Instant::now();
+        while begun.elapsed() < Duration::from_millis(round) {
+            tokio::task::yield_now().await;
+        }
+        send(&api, Method::DELETE, "/api/v1/namespaces/n", &Value::Null).await;
+        writer.await.unwrap();
+        gone(&api).await;
+    }
+}
