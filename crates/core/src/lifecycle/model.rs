@@ -298,10 +298,11 @@ impl World {
     fn results(&self, action: &Action) -> Vec<Self> {
         match action {
             // A node that has joined before keeps its annotations.
-            Action::Wait
-            | Action::RecordWait(_)
-            | Action::SetInitialAnnotations(_)
-            | Action::Adopt => vec![self.done()],
+            Action::Wait | Action::RecordWait(_) | Action::Adopt => vec![self.done()],
+            Action::SetInitialAnnotations(annotations) => {
+                let current = mco_api::annotation::CURRENT_CONFIG.get(annotations).ok().flatten();
+                vec![self.done().with(|world| world.node.current = current)]
+            }
             Action::Connect => vec![self.done().with(|world| world.has_joined = true)],
             Action::Prepare => vec![self.outcome(Outcome::Prepared), self.failed()],
             Action::ClearRebooting => {

@@ -441,6 +441,11 @@ fn a_node_that_is_forgotten_during_a_drain_withdraws_the_request() {
     // The drain controller does not answer, and need not.
     node.annotations = format!("{UPDATE} desiredDrain=uncordon-a recover=forget");
     assert_eq!(node.turn(Outcome::Done, 0).0, Action::Forget);
+    // The update is complete, and not reported yet.
+    let mut annotations = BTreeMap::new();
+    mco_api::annotation::CURRENT_CONFIG.set(&mut annotations, &name("b"));
+    let forgets = format!("{UPDATE} recover=forget");
+    assert_eq!(first(&forgets, on_disk(Some("b"))), Action::SetInitialAnnotations(annotations));
     // A crash in between has removed the record of the config.
     let alone = "desiredDrain=drain-b recover=forget";
     let withdrawal = drain_request(DrainVerb::Uncordon, &name("b"));

@@ -85,6 +85,14 @@ impl Turn<'_> {
         let (node, phase) = (self.seen.node.as_ref(), self.state.phase);
         // If it is managed again, its disk has no record any longer.
         (self.state.verified, self.state.prepared, self.state.request) = (None, None, None);
+        // An update may be complete and not reported: without its record, only the annotation has it.
+        if let (Some(current), Some(node)) = (&self.seen.disk.current, node)
+            && node.current.as_ref().is_some_and(|known| known != current)
+        {
+            let mut annotations = BTreeMap::new();
+            annotation::CURRENT_CONFIG.set(&mut annotations, current);
+            return self.act(phase, Action::SetInitialAnnotations(annotations));
+        }
         let requested = node.and_then(|node| node.requested_drain.as_ref());
         let Some(drain) = requested.filter(|request| request.verb == DrainVerb::Drain) else {
             return self.act(phase, Action::Forget);
