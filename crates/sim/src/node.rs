@@ -26,8 +26,10 @@ const CONFIRM: Duration = Duration::from_mins(15);
 #[derive(Debug)]
 pub(crate) struct Host {
     power: Power,
-    /// Config on disk; empty after the machine was forgotten.
+    /// Config on disk.
     disk: String,
+    /// Record of that config.
+    record: ConfigRecord,
     /// Config that was booted, or applied since.
     booted: String,
     /// Number of boots.
@@ -70,6 +72,15 @@ enum Activity {
     Waiting,
 }
 
+/// The record of the config on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ConfigRecord {
+    /// It is there.
+    Present,
+    /// The machine was forgotten.
+    Removed,
+}
+
 /// The request to write the whole config again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Force {
@@ -106,6 +117,7 @@ impl Host {
         Self {
             power: Power::On,
             disk: current.clone(),
+            record: ConfigRecord::Present,
             booted: current,
             boots: 0,
             update: None,
@@ -158,7 +170,9 @@ impl Host {
         Observation {
             node,
             disk: DiskView {
-                current: self.disk.parse().ok(),
+                current: (self.record == ConfigRecord::Present)
+                    .then(|| self.disk.parse().ok())
+                    .flatten(),
                 update,
                 boot_id: self.boot_id(),
                 rolled_back: self.rolled_back.clone(),

@@ -15,7 +15,7 @@ use mco_core::{
     machine::Machine,
 };
 
-use super::{Activity, CONFIRM, Force, NotReadyCause, is_long};
+use super::{Activity, CONFIRM, ConfigRecord, Force, NotReadyCause, is_long};
 use crate::{
     Bug, Fault, Flaw, HandshakePoint, Invariant,
     queue::Event,
@@ -80,10 +80,7 @@ impl World {
                 self.host(node).force = Force::No;
                 Outcome::Done
             }
-            Action::Abandon => {
-                self.host(node).update = None;
-                self.force(node)
-            }
+            Action::Abandon => self.abandon(node),
             Action::Force => self.force(node),
             Action::Forget => self.forget(node),
             // The simulated disk does not drift, so that nothing is repaired; long actions are above.
@@ -96,6 +93,15 @@ impl World {
         self.host(node).outcome = outcome;
     }
 
+    /// Forgets an unfinished update, if there is one.
+    fn abandon(&mut self, node: usize) -> Outcome {
+        if self.host(node).update.take().is_some() {
+            return self.force(node);
+        }
+        self.patch(node, |object| remove(object, annotation::RECOVER.name()));
+        Outcome::Done
+    }
+
     /// Has the whole config written again.
     fn force(&mut self, node: usize) -> Outcome {
         self.host(node).force = Force::Requested;
@@ -106,7 +112,7 @@ impl World {
     /// Removes the records of the machine.
     fn forget(&mut self, node: usize) -> Outcome {
         let host = self.host(node);
-        host.disk.clear();
+        host.record = ConfigRecord::Removed;
         (host.rolled_back, host.force) = (None, Force::No);
         if self.fault_occurs(Fault::DaemonCrash) {
             self.crash(node);
@@ -131,6 +137,7 @@ impl World {
         occasion: Occasion,
     ) -> Outcome {
         if self.host(node).booted == config.as_str() {
+            self.host(node).record = ConfigRecord::Present;
             return Outcome::Verified(config, occasion);
         }
         let drifts = vec![Drift::KernelArguments(vec![config.to_string()])];
@@ -254,6 +261,7 @@ impl World {
         let disruption = self.disruption(from, &to);
         let host = self.host(node);
         host.disk.clone_from(&to);
+        host.record = ConfigRecord::Present;
         let is_forced = host.force == Force::Applying;
         if is_forced {
             host.force = Force::No;

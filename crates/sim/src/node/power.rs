@@ -46,7 +46,7 @@ impl World {
         let host = self.host(node);
         host.power = Power::On;
         host.boots += 1;
-        if !old && !host.disk.is_empty() {
+        if !old {
             host.booted = host.disk.clone();
         }
         host.not_ready.retain(|cause| *cause == NotReadyCause::External);
@@ -99,7 +99,7 @@ impl World {
     /// Restarts a machine that is lost, or that runs another system than its config asks for.
     pub(crate) fn restart_by_administrator(&mut self, node: usize) {
         let host = self.host(node);
-        let is_other = host.power == Power::On && host.booted != host.disk && !host.disk.is_empty();
+        let is_other = host.power == Power::On && host.booted != host.disk;
         if host.power != Power::Lost && !is_other {
             return;
         }
