@@ -10,7 +10,6 @@ mod shrink;
 
 use std::fmt;
 
-use mco_api::annotation::Recovery;
 use mco_core::rollout::PoolNodes;
 use mco_sim::{
     Bug, Chooser, Fault, Faults, Flaw, HandshakePoint, Millis, Report, SeededRng, Setup,
@@ -57,7 +56,7 @@ impl Scenario {
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let chance = &mut SeededRng::new(seed);
-        let workers = 1 + chance.index(7);
+        let workers = 1 + chance.index(4);
         let flaws = [
             Flaw::NotReadyAtBoot,
             Flaw::NotReadyLater,
@@ -100,13 +99,10 @@ fn interruption(chance: &mut SeededRng) -> (HandshakePoint, Millis, UserAction) 
     let points = HandshakePoint::ALL;
     let point = points.get(chance.index(points.len())).copied();
     let delay = [0, 50, 500, 5_000].get(chance.index(4)).copied();
-    let action = match chance.index(7) {
+    let action = match chance.index(4) {
         0 => target("old"),
         1 => target("second"),
         2 => UserAction::RestartController,
-        3 => UserAction::Recover(0, Recovery::Forget),
-        4 => UserAction::Recover(0, Recovery::Force),
-        5 => UserAction::Recover(0, Recovery::Abandon),
         _ => UserAction::RestartDaemon(0),
     };
     (point.unwrap_or(HandshakePoint::Cordoned), delay.unwrap_or_default(), action)
@@ -129,14 +125,6 @@ fn script(chance: &mut SeededRng, workers: usize) -> Vec<(Millis, UserAction)> {
         script.push((at, UserAction::Cordon(node)));
         // A cordon that is never removed could block the rollout forever.
         script.push((at + chance.between(1, 60) * MINUTE, UserAction::Uncordon(node)));
-    }
-    if chance.percent(20) {
-        let requests = [Recovery::Forget, Recovery::Force, Recovery::Abandon];
-        let request = requests.get(chance.index(3)).cloned().unwrap_or(Recovery::Forget);
-        script.push((
-            chance.between(0, 60) * MINUTE,
-            UserAction::Recover(chance.index(workers), request),
-        ));
     }
     let good = if chance.percent(70) { "old" } else { "second" };
     script.push((chance.between(1_000, 60 * MINUTE), target(good)));
