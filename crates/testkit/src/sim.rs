@@ -56,7 +56,7 @@ impl Scenario {
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let chance = &mut SeededRng::new(seed);
-        let workers = 1 + chance.index(4);
+        let workers = 1 + chance.index(7);
         let flaws = [
             Flaw::NotReadyAtBoot,
             Flaw::NotReadyLater,
