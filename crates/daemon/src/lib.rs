@@ -12,7 +12,7 @@ pub mod kubelet;
 pub mod machine_config_node;
 pub mod metrics;
 pub mod os_info;
-pub mod permit;
+mod permit;
 pub mod pinned;
 pub mod previous_logs;
 pub mod shared;
@@ -29,7 +29,7 @@ use kube::Client;
 use mco_api::NodeName;
 use mco_apply::{confirm, confirm::standby::Program, disk};
 use mco_cluster::{Clock, Health, Reporter, Shutdown, report::chain, watch::Config as WatchConfig};
-use mco_core::lifecycle;
+use mco_core::{lifecycle, render::Build, takeover::Order};
 use mco_host::{Host, System};
 use tokio::sync::watch as latest;
 use tracing::{Instrument as _, warn};
@@ -150,6 +150,9 @@ pub struct DaemonContext {
     /// The program that rolls the config back if no daemon starts after a reboot; not installed if
     /// none.
     pub standby: Option<Program>,
+    /// The build of the daemon, and the order about a cluster of another operator; every cluster is its
+    /// own if none.
+    pub order: Option<(Build, Order)>,
 }
 
 impl DaemonContext {
@@ -167,6 +170,7 @@ impl DaemonContext {
             kubelet: None,
             commands: None,
             standby: None,
+            order: None,
         }
     }
 }
@@ -249,7 +253,7 @@ async fn run_in_span<S: System + 'static>(
                 }
             },
             watch_kubelet(&around),
-            watch_logins(&host, &node, &around),
+            while_managed(&managed, || watch_logins(&host, &node, &around)),
             os_info::report(&host, &node, &around.metrics, around.commands.as_ref()),
         );
     };
@@ -289,7 +293,8 @@ async fn watch_logins<S: System + 'static>(
     }
 }
 
-/// Waits until the Node exists and can be read; returns none if a shutdown is requested first.
+/// Waits until the Node exists and can be read, and the daemon may change its machine; returns none if a
+/// shutdown is requested first.
 async fn connect(
     node: &NodeName,
     around: &DaemonContext,
@@ -304,7 +309,8 @@ async fn connect(
     let mut pause = FIRST_CONNECT_PAUSE;
     loop {
         match ApiCluster::new(node.clone(), around, status.clone()).await {
-            Ok(cluster) => return Some(cluster),
+            // After the proof of health: a machine that has lost its network rolls back, and cannot ask.
+            Ok(cluster) => return permit::wait(around, shutdown).await.then_some(cluster),
             Err(error) => warn!(%node, error = chain(&error), "Failed to read the node"),
         }
         // A node that does not change any more must be read again all the same.

@@ -1,26 +1,20 @@
 //! Finds out if the daemon may change its machine.
 //!
-//! On a cluster that another operator runs, that operator's daemon changes the machine.
+//! On a cluster that another operator runs, that operator's daemon changes the machine. A daemon that may
+//! not only watches, and rolls back what it did before, if that failed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Client;
 use mco_cluster::{
-    Health, Shutdown,
+    Shutdown,
     permission::{self, Observed},
 };
-use mco_core::{
-    render::Build,
-    takeover::{self, BASE_CONFIGS, Facts, Order, Tenure},
-};
+use mco_core::takeover::{self, BASE_CONFIGS, Facts};
 
-/// Waits until the daemon may change its machine. Returns `None` if shutdown is requested before.
-pub async fn wait(
-    build: &Build,
-    order: &Order,
-    client: &Client,
-    health: &Health,
-    shutdown: &Shutdown,
-) -> Option<Tenure> {
+use crate::DaemonContext;
+
+/// Waits until the daemon may change its machine. Returns false if shutdown is requested before.
+pub(crate) async fn wait(around: &DaemonContext, shutdown: &Shutdown) -> bool {
+    let Some((build, order)) = &around.order else { return true };
     let suffices = |found: Option<&ObjectMeta>| takeover::is_marked(found, build);
     let admit = |observed: &Observed| {
         let facts = Facts {
@@ -29,5 +23,6 @@ pub async fn wait(
         };
         takeover::tenure(facts, build, order)
     };
-    permission::wait(client, &BASE_CONFIGS, suffices, admit, health, shutdown).await
+    let (own, health) = (&around.clients.own, &around.health);
+    permission::wait(own, &BASE_CONFIGS, suffices, admit, health, shutdown).await.is_some()
 }

@@ -27,7 +27,7 @@ use mco_daemon::{
     Clients, DaemonContext, Limits,
     kubelet::HealthAddress,
     metrics::Metrics,
-    permit, previous_logs,
+    previous_logs,
     simulate::{FirstConfig, Machine, Power, simulate},
     state::SharedState,
 };
@@ -204,15 +204,12 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         if let Some(server) = override_server {
             info!("overriding kubernetes api to {server}");
         }
-        let build = process::build();
-        if permit::wait(&build, &order, &client, &watched, &shutdown).await.is_none() {
-            return LeadershipEnd::Released;
-        }
         let with_metrics = |clients: Clients, speaker: Client| DaemonContext {
             metrics,
             health: watched,
             state: glass,
             limits,
+            order: Some((process::build(), order)),
             kubelet: (is_real && *kubelet_healthz_enabled)
                 .then(|| kubelet_healthz_endpoint.clone()),
             ..DaemonContext::new(clients, Reporter::new(speaker, COMPONENT, notes))
