@@ -161,7 +161,7 @@ mod tests {
     use k8s_openapi::{
         api::{
             authentication::v1::SelfSubjectReview,
-            core::v1::{ConfigMap, Node},
+            core::v1::{Node, Secret},
         },
         apimachinery::pkg::apis::meta::v1::ObjectMeta,
     };
@@ -192,15 +192,15 @@ mod tests {
             cluster(Arc::new(move |why: &str| seen.lock().unwrap().push(why.to_owned()))).await;
         // A later start writes the same objects again.
         install(&identities.own()).await.unwrap();
-        let maps = |client| Api::<ConfigMap>::namespaced(client, label::NAMESPACE);
+        let secrets = |client| Api::<Secret>::namespaced(client, label::NAMESPACE);
         let name = "machine-config-controller";
         let params = kube::api::ListParams::default();
-        maps(identities.component(name)).list(&params).await.unwrap();
-        let refused = maps(identities.component("machine-config-daemon")).list(&params).await;
+        secrets(identities.component(name)).list(&params).await.unwrap();
+        let refused = secrets(identities.component("machine-config-daemon")).list(&params).await;
         let message = refused.unwrap_err().to_string();
         let user = format!("system:serviceaccount:{}:machine-config-daemon", label::NAMESPACE);
         assert!(message.contains(&format!("{user:?}")), "{message}");
-        assert!(message.contains("cannot list resource \"configmaps\""), "{message}");
+        assert!(message.contains("cannot list resource \"secrets\""), "{message}");
         let denied = denied.lock().unwrap();
         assert!(denied.len() == 1 && is_of_component(&denied[0]), "{denied:?}");
         let machine = format!("system:serviceaccount:{}:node-bootstrapper", label::NAMESPACE);

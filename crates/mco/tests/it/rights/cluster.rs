@@ -19,6 +19,7 @@ use mco_api::{
     label,
 };
 use mco_cluster::{NoteCount, Reporter, Shutdown, client};
+use mco_core::{render::Build, takeover::Order};
 use mco_daemon::{
     Clients, DaemonContext,
     simulate::{FirstConfig, Machine, Power, simulate},
@@ -247,7 +248,10 @@ impl Cluster {
             first: FirstConfig::ApiServer,
         };
         let shutdown = Shutdown::new();
-        let context = DaemonContext::new(clients, reporter);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let build = Build { hash: version.clone(), version };
+        let order = Some((build, Order::HandsOff));
+        let context = DaemonContext { order, ..DaemonContext::new(clients, reporter) };
         let run = simulate(machine, context, shutdown.clone());
         self.daemon = Some((shutdown, tokio::spawn(async move { run.await.unwrap() })));
         self.wait_until_updated(1).await;
