@@ -184,7 +184,7 @@ fn run_program(name: &str, command: &mut Command, limit: Duration) -> anyhow::Re
         let length = report.metadata()?.len();
         if length != written {
             written = length;
-            // What a program of a test writes is no progress.
+            // The output of a program that a test starts is no progress.
             let ended = ended_tests(&contents(&report)?);
             if ended != seen {
                 (seen, progress) = (ended, Instant::now());
