@@ -333,8 +333,19 @@ impl Shared {
         let collection = &write.collection;
         let change = prepare(collection, write.expect, write.put, before, state.version + 1)?;
         let object = Arc::clone(&change.object);
+        let collection = Arc::clone(collection);
         state.publish(write.collection, write.key, change, self.watch_history);
+        drop(state);
+        self.announce(&collection);
         Ok(object)
+    }
+
+    /// Wakes the watches of a collection. They read at once, so that no lock for writing may be held.
+    fn announce(&self, collection: &str) {
+        let state = self.read();
+        if let Some(found) = state.collections.get(collection) {
+            found.signal.send_replace(state.version);
+        }
     }
 }
 
@@ -352,10 +363,10 @@ impl State {
         self.collections.get(collection)?.objects.get(key).cloned()
     }
 
+    /// Makes a change visible. The watches of the collection are woken afterwards.
     fn publish(&mut self, collection: Arc<str>, key: Key, change: Change, watch_history: usize) {
-        let version = change.object.version;
         let start_version = self.start_version;
-        self.version = version;
+        self.version = change.object.version;
         let place = (collection, key);
         let before = change.before.as_ref().map(|before| &before.head);
         let after = (change.kind != ChangeKind::Deleted).then_some(&change.object.head);
@@ -372,7 +383,6 @@ impl State {
             }
         }
         collection.append(change, watch_history);
-        collection.signal.send_replace(version);
     }
 }
 

@@ -1,11 +1,14 @@
 //! Removes events an hour after they were last seen, as Kubernetes does.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Server;
+use super::{
+    Server,
+    steps::{Step, Steps},
+};
 use crate::object;
 
 /// Lifetime of an event after it was last seen, in seconds.
@@ -31,11 +34,13 @@ impl Server {
             return;
         };
         let (all, _) = self.store.list(EVENTS, None, None);
+        let mut steps = Steps::default();
         for event in all.iter().filter(|event| last_seen(&event.value()) < now - EVENT_LIFETIME) {
             // Another request may have removed or updated the event: both are fine.
             let same = json!({"preconditions": {"resourceVersion": event.version.to_string()}});
-            let _ = self.remove(&events, &event.key(), &same, false).await;
+            steps.add(Step::Delete(Arc::clone(&events), event.key(), same));
         }
+        self.run(steps).await;
     }
 }
 

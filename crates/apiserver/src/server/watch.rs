@@ -31,6 +31,10 @@ struct Watcher {
     server: Arc<Server>,
     call: Call,
     selector: Selector,
+    /// The objects that existed at the start and are still to be sent.
+    existing: std::vec::IntoIter<Arc<Object>>,
+    /// True if a bookmark is to follow them.
+    marks_end: bool,
     /// The last version that this watch has sent or skipped.
     seen: u64,
     /// Bytes to send.
@@ -46,6 +50,18 @@ struct Watcher {
 impl Server {
     /// Starts a watch that sends every change after the requested version, once and in order.
     pub(super) fn watch(self: &Arc<Self>, call: Call) -> Result<Response<Body>, Failure> {
+        let watcher = self.watcher(call)?;
+        let frames = stream::unfold(watcher, |mut watcher| async move {
+            let line = watcher.next().await?;
+            Some((Ok::<_, Infallible>(Frame::data(line)), watcher))
+        });
+        let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        Ok(response)
+    }
+
+    fn watcher(self: &Arc<Self>, call: Call) -> Result<Watcher, Failure> {
         let query = &call.query;
         let mut selector =
             Selector::parse(&query.label_selector, &query.field_selector, &call.resource)?;
@@ -68,6 +84,8 @@ impl Server {
             // two.
             signal: self.store.subscribe(&call.resource.collection),
             selector,
+            existing: Vec::new().into_iter(),
+            marks_end: false,
             seen: asked,
             ready: VecDeque::new(),
             batch: BytesMut::new(),
@@ -77,39 +95,43 @@ impl Server {
             call,
         };
         if asked == 0 || watcher.call.query.send_initial {
-            watcher.send_existing();
+            watcher.begin_with_existing();
         }
-        let frames = stream::unfold(watcher, |mut watcher| async move {
-            let line = watcher.next().await?;
-            Some((Ok::<_, Infallible>(Frame::data(line)), watcher))
-        });
-        let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(header::CONTENT_TYPE, json);
-        Ok(response)
+        Ok(watcher)
     }
 }
 
 impl Watcher {
-    /// Sends all existing objects as `ADDED` events.
-    fn send_existing(&mut self) {
-        let collection = Arc::clone(&self.call.resource.collection);
-        let namespace = self.call.namespace.clone();
-        let (objects, version) = self.server.store.list(&collection, namespace.as_deref(), None);
-        for object in objects {
+    /// Begins with `ADDED` events of all existing objects.
+    fn begin_with_existing(&mut self) {
+        let collection = &self.call.resource.collection;
+        let namespace = self.call.namespace.as_deref();
+        let (objects, version) = self.server.store.list(collection, namespace, None);
+        self.existing = objects.into_iter();
+        self.marks_end = self.call.query.send_initial;
+        self.seen = version;
+    }
+
+    /// Queues the events of the next existing objects, of about one batch: only a client that reads
+    /// gets a copy of them.
+    fn read_existing(&mut self) {
+        while self.ready.is_empty() {
+            let Some(object) = self.existing.next() else {
+                if std::mem::take(&mut self.marks_end) {
+                    self.send_bookmark(true);
+                }
+                return;
+            };
             if self.selector.selects(&object) {
                 self.send(EventKind::Added, &object);
             }
-        }
-        self.seen = version;
-        if self.call.query.send_initial {
-            self.send_bookmark(true);
         }
     }
 
     /// Returns the next bytes of the stream. `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            self.read_existing();
             if let Some(next) = self.ready.pop_front() {
                 return Some(next);
             }
@@ -269,5 +291,53 @@ impl EventKind {
             Self::Bookmark => b"{\"type\":\"BOOKMARK\",\"object\":",
             Self::Error => b"{\"type\":\"ERROR\",\"object\":",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        query,
+        resource::builtin,
+        review::{Claims, Identity},
+        service::Settings,
+        store::{Key, Put, Write},
+    };
+
+    #[tokio::test]
+    async fn existing_objects_are_encoded_when_the_client_reads_them() {
+        const OBJECTS: usize = 500;
+        let server = Arc::new(Server::open(None, Settings::default()).unwrap());
+        for number in 0..OBJECTS {
+            let name = format!("c{number}");
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": "n"}, "data": {"k": "x".repeat(1_000)}});
+            let (collection, key) = ("configmaps".into(), Key::new("n", &name));
+            let write = Write { collection, key, expect: None, put: Put::Keep(object) };
+            server.store.commit(write).await.unwrap();
+        }
+        let call = Call {
+            resource: Arc::new(builtin::by_plural("configmaps")),
+            namespace: Some("n".to_owned()),
+            name: None,
+            query: query::parse("watch=1&sendInitialEvents=1&resourceVersionMatch=NotOlderThan")
+                .unwrap(),
+            shape: answer::Shape::Plain,
+            manager: String::new(),
+            subresource: String::new(),
+            caller: Identity { user: String::new(), groups: Vec::new() },
+            claims: Claims::default(),
+        };
+        let mut watcher = server.watcher(call).unwrap();
+        let mut text = Vec::new();
+        while text.split(|byte| *byte == b'\n').count() <= OBJECTS + 1 {
+            let queued = watcher.ready.iter().map(Bytes::len).sum::<usize>() + watcher.batch.len();
+            assert!(queued < 2 * BATCH, "{queued}");
+            text.extend(watcher.next().await.unwrap());
+        }
+        let lines: Vec<&str> = std::str::from_utf8(&text).unwrap().lines().collect();
+        assert_eq!(lines.len(), OBJECTS + 1);
+        assert!(lines[OBJECTS].starts_with("{\"type\":\"BOOKMARK\""));
     }
 }

@@ -4,7 +4,7 @@
 //! share the cost of one flush.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::Arc,
     thread::JoinHandle,
@@ -162,11 +162,16 @@ fn write_all(database: &Database, shared: &Shared, accepted: Vec<Accepted>) {
     }
     let mut state = shared.state.write().expect("no holder of this lock panics");
     let mut answers = Vec::with_capacity(accepted.len());
+    let mut changed = BTreeSet::new();
     for Accepted { place: (collection, key), change, done } in accepted {
         answers.push((done, Arc::clone(&change.object)));
+        changed.insert(Arc::clone(&collection));
         state.publish(collection, key, change, shared.watch_history);
     }
     drop(state);
+    for collection in &changed {
+        shared.announce(collection);
+    }
     for (done, object) in answers {
         let _ = done.send(Ok(object));
     }
@@ -178,16 +183,20 @@ type Refused = (oneshot::Sender<Result<Arc<Object>, WriteError>>, WriteError);
 /// Assigns versions to the writes whose preconditions hold against the store and the earlier writes
 /// of the batch.
 fn check(shared: &Shared, batch: Vec<Job>) -> (Vec<Accepted>, Vec<Refused>) {
-    let state = shared.read();
-    let mut version = state.version;
+    // Only this thread changes the state, so that no lock is needed while the objects are encoded.
+    let (mut version, stored) = {
+        let state = shared.read();
+        let current = |job: &Job| state.current(&job.write.collection, &job.write.key);
+        (state.version, batch.iter().map(current).collect::<Vec<_>>())
+    };
     let mut pending: HashMap<(Arc<str>, Key), Option<Arc<Object>>> = HashMap::new();
     let mut accepted = Vec::with_capacity(batch.len());
     let mut refused = Vec::new();
-    for Job { write, done } in batch {
+    for (Job { write, done }, stored) in batch.into_iter().zip(stored) {
         let place = (write.collection, write.key);
         let before = match pending.get(&place) {
             Some(object) => object.clone(),
-            None => state.current(&place.0, &place.1),
+            None => stored,
         };
         match prepare(&place.0, write.expect, write.put, before, version + 1) {
             Err(error) => refused.push((done, error)),
@@ -214,7 +223,9 @@ fn persist(database: &Database, accepted: &[Accepted]) -> Result<(), redb::Error
             } else {
                 objects.insert(place.as_str(), change.object.bytes.as_ref())?;
             }
-            numbers.insert(VERSION, change.object.version)?;
+        }
+        if let Some(last) = accepted.last() {
+            numbers.insert(VERSION, last.change.object.version)?;
         }
     }
     transaction.commit()?;
