@@ -1,6 +1,6 @@
 //! `managedFields`: the owners of the fields of an object.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -268,6 +268,7 @@ fn record(
     manager: &Manager<'_>,
 ) {
     object::drop_meta(new, FIELD);
+    keep_readable(&mut entries, manager);
     let mut found = compare(resource, manager, old, new);
     for entry in &mut entries {
         entry.set.subtract(&found.changed);
@@ -288,6 +289,14 @@ fn record(
     write(new, entries);
 }
 
+/// Drops the entries of other groups. Compat: their field names are not known, as those of an event that
+/// was written through the other group.
+pub(super) fn keep_readable(entries: &mut Vec<Entry>, manager: &Manager<'_>) {
+    let group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+    let own = group(&manager.api_version);
+    entries.retain(|entry| group(&entry.api_version) == own);
+}
+
 /// Merges the oldest entries of updates until few enough are left.
 fn limit(entries: &mut Vec<Entry>) {
     let is_update = |entry: &Entry| entry.operation == Operation::Update;
@@ -296,24 +305,27 @@ fn limit(entries: &mut Vec<Entry>) {
         return;
     }
     entries.sort_by(|a, b| a.order().cmp(&b.order()));
-    let mut at = 0;
-    while let Some(entry) = entries.get(at).filter(|_| surplus > 0) {
-        let version = entry.api_version.clone();
-        let is_like = |it: &Entry| is_update(it) && it.api_version == version;
-        let earlier = entries.iter().take(at).position(is_like);
-        if !is_update(entry) || earlier.is_none() {
-            at += 1;
+    // The entries that the later ones of their version are merged into.
+    let mut buckets: HashMap<String, usize> = HashMap::new();
+    let mut left: Vec<Entry> = Vec::with_capacity(entries.len());
+    for entry in entries.drain(..) {
+        if surplus == 0 || !is_update(&entry) {
+            left.push(entry);
             continue;
         }
-        let entry = entries.remove(at);
-        if let Some(bucket) = earlier.and_then(|at| entries.get_mut(at)) {
+        let bucket = buckets.get(&entry.api_version).and_then(|at| left.get_mut(*at));
+        if let Some(bucket) = bucket {
             MERGED.clone_into(&mut bucket.name);
             bucket.subresource = String::new();
             bucket.set.extend(entry.set);
             bucket.time = entry.time;
+            surplus -= 1;
+        } else {
+            buckets.insert(entry.api_version.clone(), left.len());
+            left.push(entry);
         }
-        surplus -= 1;
     }
+    *entries = left;
 }
 
 /// Keeps the times of the entries, if nothing but them would change.

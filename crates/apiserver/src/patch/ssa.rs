@@ -1,5 +1,7 @@
 //! Server-side apply: merges an applied object into the stored one and detects conflicts.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{
@@ -19,8 +21,8 @@ const KUBECTL: &str = "kubectl";
 /// Annotation with the object that `kubectl apply` applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A conflict: the manager that owns the field, and the field.
-type Conflict = (Entry, Path);
+/// A conflict: the manager that owns the field, as messages name it, and the field.
+type Conflict = (Arc<str>, Path);
 
 /// Builds a new object from an apply request.
 pub(crate) fn create(resource: &Resource, applied: Value, manager: &Manager<'_>) -> Value {
@@ -85,6 +87,7 @@ fn merged(
     force: bool,
 ) -> Result<Value, Vec<Conflict>> {
     let place = Place::root(resource);
+    managed::keep_readable(&mut entries, manager);
     let mine = entries.iter().position(|entry| entry.is(manager, Operation::Apply));
     let last = mine.map(|at| entries.remove(at));
     let mut entry = Entry::of(manager, Operation::Apply, owned(resource, applied, manager));
@@ -97,8 +100,9 @@ fn merged(
     let conflicts: Vec<Conflict> = entries
         .iter()
         .flat_map(|entry| {
+            let owner: Arc<str> = owner(entry).into();
             let paths = entry.set.intersection(&found.changed).paths();
-            paths.into_iter().map(move |path| (entry.clone(), path))
+            paths.into_iter().map(move |path| (Arc::clone(&owner), path))
         })
         .collect();
     if !conflicts.is_empty() && !force {
@@ -167,19 +171,21 @@ fn renew_last_applied(new: &mut Value, applied: &Value) {
         .insert(LAST_APPLIED.into(), format!("{applied}\n").into());
 }
 
+/// Returns the manager of an entry, as messages name it.
+fn owner(entry: &Entry) -> String {
+    let mut name = format!("\"{}\"", entry.name);
+    if !entry.subresource.is_empty() {
+        name = format!("{name} with subresource \"{}\"", entry.subresource);
+    }
+    match entry.operation {
+        Operation::Apply => name,
+        Operation::Update => format!("{name} using {}", entry.api_version),
+    }
+}
+
 /// Returns manager and field of each conflict, as messages name them.
 fn named(conflicts: &[Conflict]) -> Vec<(String, String)> {
-    let name = |entry: &Entry| {
-        let mut name = format!("\"{}\"", entry.name);
-        if !entry.subresource.is_empty() {
-            name = format!("{name} with subresource \"{}\"", entry.subresource);
-        }
-        match entry.operation {
-            Operation::Apply => name,
-            Operation::Update => format!("{name} using {}", entry.api_version),
-        }
-    };
-    conflicts.iter().map(|(entry, path)| (name(entry), fields::shown(path))).collect()
+    conflicts.iter().map(|(owner, path)| (owner.to_string(), fields::shown(path))).collect()
 }
 
 #[cfg(test)]

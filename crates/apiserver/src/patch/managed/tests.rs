@@ -98,3 +98,22 @@ fn times_alone_are_no_change() {
     keep_times(&old, &mut new);
     assert_eq!(new, old);
 }
+
+#[test]
+fn an_update_may_bring_many_owners() {
+    let maps = builtin::by_plural("configmaps");
+    let mut old = json!({"metadata": {"name": "a"}, "data": {"k": "1"}});
+    created(&maps, &mut old, &manager("maker", &at(1)));
+    let owner = |number: usize| {
+        json!({"manager": format!("m{number}"), "operation": "Update", "fieldsType": "FieldsV1",
+            "apiVersion": format!("v{}", number / 2), "time": at(2),
+            "fieldsV1": {"f:data": {"f:k": {}}}})
+    };
+    let mut new = old.clone();
+    new["metadata"]["managedFields"] = (0..60_000).map(owner).collect();
+    let given = given(&old, &new, Part::Main);
+    updated(&maps, &old, &mut new, given, &manager("editor", &at(3)));
+    let names: Vec<String> = owners(&new).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), 30_000);
+    assert!(names.iter().all(|name| name == MERGED));
+}

@@ -137,3 +137,15 @@ fn applied_items_are_merged_in_their_order() {
         assert_eq!(new, names(merged), "{have} and {wish}");
     }
 }
+
+#[test]
+fn an_apply_conflicts_with_another_manager_in_many_fields() {
+    let maps = builtin::by_plural("configmaps");
+    let data = |value: &str| -> Value {
+        let keys = (0..20_000).map(|key| (format!("k{key}"), json!(value)));
+        json!({"data": Value::Object(keys.collect())})
+    };
+    let object = create(&maps, data("a"), &manager("a"));
+    let refused = apply(&maps, &object, &data("b"), &manager("b"), false).unwrap_err();
+    assert!(refused.message.starts_with("Apply failed with 20000 conflicts: "));
+}
