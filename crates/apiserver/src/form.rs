@@ -38,6 +38,12 @@ pub(crate) fn shown<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value
         for (core, new) in EVENT_FIELDS {
             rename(map, core, new);
         }
+        // A core event has these fields in any case.
+        for field in ["reportingController", "reportingInstance"] {
+            if map.get(field).is_some_and(|text| text == "") {
+                map.remove(field);
+            }
+        }
     }
     Cow::Owned(value)
 }

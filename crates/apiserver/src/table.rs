@@ -5,6 +5,7 @@ mod builtin;
 mod columns;
 mod jsonpath;
 mod network;
+mod pod;
 mod workload;
 
 use jiff::Timestamp;
@@ -30,12 +31,17 @@ pub(crate) fn row(resource: &Resource, object: &Value, now: Timestamp, include: 
     } else {
         builtin::cells(&resource.kind, object, now)
     };
-    match include {
+    let mut row = match include {
         "None" => json!({"cells": cells, "object": null}),
         "Object" => json!({"cells": cells, "object": object}),
         _ => json!({"cells": cells, "object": {"kind": "PartialObjectMetadata",
             "apiVersion": "meta.k8s.io/v1", "metadata": metadata(resource, object)}}),
+    };
+    let is_pod = resource.kind == "Pod" && !resource.custom;
+    if let Some(conditions) = is_pod.then(|| pod::conditions(object)).flatten() {
+        object::map_of(&mut row).insert("conditions".into(), conditions);
     }
+    row
 }
 
 /// Returns the metadata of an object without the annotation that DaemonSets have only as a whole.

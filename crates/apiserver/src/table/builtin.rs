@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{age, network, workload};
+use super::{age, network, pod, workload};
 use crate::object::{self, at, text};
 
 /// Returns the cells of one object.
@@ -25,7 +25,7 @@ fn after(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         |field: &str| object.get(field).and_then(Value::as_object).map_or(0, serde_json::Map::len);
     match kind {
         "Node" => node(object, age()),
-        "Pod" => pod(object, age(), now),
+        "Pod" => pod::cells(object, age(), now),
         "Namespace" => vec![text(object, &["status", "phase"]).into(), age()],
         "ConfigMap" => vec![(count("data") + count("binaryData")).into(), age()],
         "Secret" => vec![text(object, &["type"]).into(), count("data").into(), age()],
@@ -135,7 +135,7 @@ pub(super) fn pairs(map: Option<&Value>) -> String {
     if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
 }
 
-fn or_none(value: &str, none: &'static str) -> Value {
+pub(super) fn or_none(value: &str, none: &'static str) -> Value {
     if value.is_empty() { none.into() } else { value.into() }
 }
 
@@ -191,83 +191,51 @@ fn node(node: &Value, age: Value) -> Vec<Value> {
     ]
 }
 
-fn pod(pod: &Value, age: Value, _now: Timestamp) -> Vec<Value> {
-    let statuses = list(pod, &["status", "containerStatuses"]);
-    let ready = statuses
-        .iter()
-        .filter(|one| one.get("ready").and_then(Value::as_bool) == Some(true))
-        .count();
-    let restarts: u64 =
-        statuses.iter().filter_map(|one| one.get("restartCount").and_then(Value::as_u64)).sum();
-    let waiting = statuses.iter().rev().find_map(|one| {
-        let reason = ["waiting", "terminated"]
-            .iter()
-            .map(|state| text(one, &["state", state, "reason"]))
-            .find(|reason| !reason.is_empty());
-        reason.map(str::to_owned)
-    });
-    let phase = text(pod, &["status", "phase"]);
-    let reason = text(pod, &["status", "reason"]);
-    let status = if object::is_deleting(pod) {
-        "Terminating".to_owned()
-    } else {
-        waiting.unwrap_or_else(|| if reason.is_empty() { phase } else { reason }.to_owned())
-    };
-    let containers = list(pod, &["spec", "containers"]).len();
-    vec![
-        format!("{ready}/{containers}").into(),
-        status.into(),
-        restarts.to_string().into(),
-        age,
-        or_none(text(pod, &["status", "podIP"]), "<none>"),
-        or_none(text(pod, &["spec", "nodeName"]), "<none>"),
-        or_none(text(pod, &["status", "nominatedNodeName"]), "<none>"),
-        "<none>".into(),
-    ]
-}
-
 fn event(event: &Value, now: Timestamp) -> Vec<Value> {
     let first_of = |paths: &[&[&str]]| {
         paths.iter().map(|path| text(event, path)).find(|text| !text.is_empty()).unwrap_or("")
     };
-    let first = first_of(&[
-        &["firstTimestamp"],
-        &["deprecatedFirstTimestamp"],
-        &["eventTime"],
-        &["metadata", "creationTimestamp"],
-    ]);
-    let last = first_of(&[
-        &["series", "lastObservedTime"],
-        &["lastTimestamp"],
-        &["deprecatedLastTimestamp"],
-        &["eventTime"],
-        &["metadata", "creationTimestamp"],
-    ]);
-    let count = [at(event, &["series", "count"]), event.get("count"), event.get("deprecatedCount")];
-    let count = count.into_iter().flatten().find_map(Value::as_u64).unwrap_or(1);
+    let first = first_of(&[&["firstTimestamp"], &["deprecatedFirstTimestamp"], &["eventTime"]]);
+    let series = event.get("series").filter(|series| series.is_object());
+    let last = match (series, first_of(&[&["lastTimestamp"], &["deprecatedLastTimestamp"]])) {
+        (Some(series), _) => text(series, &["lastObservedTime"]),
+        (None, "") => first,
+        (None, last) => last,
+    };
+    let counts = [event.get("count"), event.get("deprecatedCount")];
+    let count = match series {
+        Some(series) => series.get("count").and_then(Value::as_i64).unwrap_or(0),
+        // An event that was seen once may have no count.
+        None => {
+            counts.into_iter().flatten().filter_map(Value::as_i64).find(|it| *it != 0).unwrap_or(1)
+        }
+    };
     let about = event.get("involvedObject").or_else(|| event.get("regarding"));
     let about = about.unwrap_or(&Value::Null);
-    let about_text =
-        format!("{}/{}", text(about, &["kind"]).to_lowercase(), text(about, &["name"]));
+    let mut target = text(about, &["kind"]).to_lowercase();
+    if !text(about, &["name"]).is_empty() {
+        target = format!("{target}/{}", text(about, &["name"]));
+    }
     let source = first_of(&[
         &["source", "component"],
         &["deprecatedSource", "component"],
         &["reportingComponent"],
         &["reportingController"],
     ]);
-    let host = first_of(&[&["source", "host"], &["deprecatedSource", "host"]]);
+    let host =
+        first_of(&[&["source", "host"], &["deprecatedSource", "host"], &["reportingInstance"]]);
     let source = if host.is_empty() { source.to_owned() } else { format!("{source}, {host}") };
     let message = first_of(&[&["message"], &["note"]]);
     vec![
         age::since(last, now).into(),
         text(event, &["type"]).into(),
         text(event, &["reason"]).into(),
-        about_text.into(),
+        target.into(),
         text(about, &["fieldPath"]).into(),
         source.into(),
         message.trim().into(),
         age::since(first, now).into(),
-        json!(count.to_string()),
+        count.into(),
         object::name(event).into(),
     ]
 }
@@ -275,6 +243,7 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_node_row_matches_kubectl() {
@@ -287,6 +256,28 @@ mod tests {
         let cells = cells("Node", &node, now);
         let shown: Vec<&str> = cells.iter().take(5).filter_map(Value::as_str).collect();
         assert_eq!(shown, ["n1", "Ready,SchedulingDisabled", "worker", "42s", "v1.36.0"]);
+    }
+
+    #[test]
+    fn an_event_row_matches_kubectl() {
+        let now = "2026-01-01T00:05:00Z".parse().unwrap();
+        let shown = |event: Value| -> Value {
+            let cells = cells("Event", &event, now);
+            [0, 3, 5, 7, 8].iter().map(|at| cells[*at].clone()).collect()
+        };
+        let plain = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+            "involvedObject": {"kind": "Namespace"}, "reportingComponent": "c",
+            "reportingInstance": "i"});
+        assert_eq!(shown(plain), json!(["<unknown>", "namespace", "c, i", "<unknown>", 1]));
+        let seen = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "count": 3,
+            "firstTimestamp": "2026-01-01T00:04:00Z", "eventTime": "2026-01-01T00:03:30Z",
+            "source": {"component": "a", "host": "h"}});
+        assert_eq!(shown(seen), json!(["60s", "pod/p", "a, h", "60s", 3]));
+        let series = json!({"regarding": {"kind": "Pod", "name": "p"}, "deprecatedCount": 9,
+            "series": {"count": 4, "lastObservedTime": "2026-01-01T00:04:50.000000Z"},
+            "eventTime": "2026-01-01T00:04:00.000000Z", "deprecatedLastTimestamp":
+            "2026-01-01T00:01:00Z", "reportingController": "r"});
+        assert_eq!(shown(series), json!(["10s", "pod/p", "r", "60s", 4]));
     }
 
     #[test]

@@ -152,7 +152,10 @@ fn after_name(kind: &str) -> Columns {
 
 /// Returns the columns of a kind.
 pub(super) fn of_kind(kind: &str) -> Vec<Value> {
-    let shown = |(name, kind, priority): &(&str, &str, i64)| column(name, kind, "", *priority);
+    let shown = |(name, kind, priority): &(&str, &str, i64)| {
+        let format = if *name == "Name" { "name" } else { "" };
+        column(name, kind, format, *priority)
+    };
     if kind == "Event" {
         return EVENT.iter().map(shown).collect();
     }

@@ -44,9 +44,11 @@ fn external(service: &Value, kind: &str) -> String {
             for ingress in list(service, &["status", "loadBalancer", "ingress"]) {
                 let ip = text(ingress, &["ip"]);
                 let host = text(ingress, &["hostname"]);
-                shown.push(if ip.is_empty() { host } else { ip }.to_owned());
+                let address = if ip.is_empty() { host } else { ip };
+                shown.extend((!address.is_empty()).then(|| address.to_owned()));
             }
             shown.sort();
+            shown.dedup();
         }
         "ClusterIP" | "NodePort" => {}
         _ => return "<unknown>".to_owned(),
