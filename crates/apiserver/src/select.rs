@@ -1,15 +1,12 @@
 //! Label and field selectors.
 
+mod fields;
 mod labels;
 
 use serde_json::Value;
 
-use crate::{
-    failure::Failure,
-    object,
-    resource::Resource,
-    store::{Head, Object},
-};
+use self::fields::Field;
+use crate::{failure::Failure, object, resource::Resource, store::Object};
 
 /// A label selector and a field selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,18 +31,11 @@ enum Test {
     Less(i64),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Field {
-    path: Vec<String>,
-    value: String,
-    equal: bool,
-}
-
 impl Selector {
     /// Parses both selectors of a request on `resource`.
     pub(crate) fn parse(labels: &str, fields: &str, resource: &Resource) -> Result<Self, Failure> {
         let labels = labels::parse(labels).map_err(Failure::bad_request)?;
-        Ok(Self { labels, fields: parse_fields(fields, resource)? })
+        Ok(Self { labels, fields: fields::parse(fields, resource)? })
     }
 
     /// Reads a `LabelSelector` object (`matchLabels`, `matchExpressions`).
@@ -74,8 +64,7 @@ impl Selector {
 
     /// Adds the requirement that the object has this name.
     pub(crate) fn named(mut self, name: &str) -> Self {
-        let path = vec!["metadata".to_owned(), "name".to_owned()];
-        self.fields.push(Field { path, value: name.to_owned(), equal: true });
+        self.fields.push(Field::named(name));
         self
     }
 
@@ -99,8 +88,8 @@ impl Selector {
         }
         let (mut known, mut rare) = (true, Vec::new());
         for field in &self.fields {
-            match field.of_head(&object.head) {
-                Some(value) => known &= (value == field.value) == field.equal,
+            match field.holds_for_head(&object.head) {
+                Some(holds) => known &= holds,
                 None => rare.push(field),
             }
         }
@@ -128,79 +117,6 @@ impl Requirement {
 
 fn number(value: Option<&str>) -> Option<i64> {
     value?.parse().ok()
-}
-
-impl Field {
-    /// Returns the value of the field, if the head of an object has it.
-    fn of_head<'a>(&self, head: &'a Head) -> Option<&'a str> {
-        let [group, name] = self.path.as_slice() else { return None };
-        match (group.as_str(), name.as_str()) {
-            ("metadata", "name") => Some(&head.name),
-            ("metadata", "namespace") => Some(&head.namespace),
-            ("spec", "nodeName") => Some(&head.node),
-            ("status", "phase") => Some(&head.phase),
-            _ => None,
-        }
-    }
-
-    fn holds(&self, object: &Value) -> bool {
-        let found = self.path.iter().try_fold(object, |value, key| value.get(key));
-        let equal = match found {
-            Some(Value::String(text)) => *text == self.value,
-            Some(Value::Bool(truth)) => self.value == if *truth { "true" } else { "false" },
-            Some(Value::Number(number)) => {
-                self.value.parse::<serde_json::Number>().is_ok_and(|wanted| wanted == *number)
-            }
-            // An absent boolean is false, and an absent count is zero.
-            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
-                let is_count = self.path.last().is_some_and(|name| name == "succeeded");
-                matches!(self.value.as_str(), "" | "false") || (is_count && self.value == "0")
-            }
-        };
-        equal == self.equal
-    }
-}
-
-fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<Field>, Failure> {
-    let mut fields = Vec::new();
-    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (path, value, equal) = if let Some((path, value)) = part.split_once("!=") {
-            (path, value, false)
-        } else if let Some((path, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-            (path, value, true)
-        } else {
-            return Err(Failure::bad_request(format!(
-                "invalid selector: '{text}'; can't understand '{part}'"
-            )));
-        };
-        // Compat: a selector without a field selects everything.
-        if path.is_empty() && value.is_empty() {
-            continue;
-        }
-        if !resource.has_selectable_field(path) {
-            return Err(Failure::bad_request(unsupported(path, resource)));
-        }
-        // Compat: Jobs call the number of their succeeded pods differently in selectors.
-        let path = if path == "status.successful" { "status.succeeded" } else { path };
-        let path = path.split('.').map(str::to_owned).collect();
-        fields.push(Field { path, value: value.to_owned(), equal });
-    }
-    Ok(fields)
-}
-
-/// Returns the message about a field that cannot be selected by.
-fn unsupported(path: &str, resource: &Resource) -> String {
-    if resource.selectable.is_empty() && !resource.custom {
-        let is_definition = resource.kind == "CustomResourceDefinition";
-        let namespace = if is_definition { "" } else { ", \"metadata.namespace\"" };
-        return format!(
-            "\"{path}\" is not a known field selector: only \"metadata.name\"{namespace}"
-        );
-    }
-    if resource.kind == "Job" && !resource.custom {
-        return format!("field label {path:?} not supported for Job");
-    }
-    format!("field label not supported: {path}")
 }
 
 #[cfg(test)]
@@ -244,6 +160,59 @@ mod tests {
         assert!(!holds("metadata.name=q"));
         let refused = Selector::parse("", "spec.foo=a", &pods).unwrap_err();
         assert_eq!(refused.message, "field label not supported: spec.foo");
+    }
+
+    #[test]
+    fn fields_are_read_as_kubernetes_does() {
+        let of = |plural: &str, group: &str| {
+            builtin::all().find(|one| one.plural == plural && one.group == group).unwrap()
+        };
+        let (pods, nodes, jobs) = (of("pods", ""), of("nodes", ""), of("jobs", "batch"));
+        let (old, new) = (of("events", ""), of("events", "events.k8s.io"));
+        let event = json!({"involvedObject": {"kind": "Pod", "name": "p"}, "type": "Normal",
+            "source": {"component": "kubelet"}, "reportingComponent": "scheduler"});
+        let unsourced = json!({"source": {}, "reportingComponent": "scheduler"});
+        let pod = json!({"metadata": {"name": "a,b"}, "spec": {"nodeName": "n"}});
+        for (resource, selector, object, expected) in [
+            (&old, "source=kubelet", &event, true),
+            (&old, "source=", &event, false),
+            (&old, "source=scheduler", &unsourced, true),
+            (&old, "involvedObject.kind=Pod,type!=Warning", &event, true),
+            (&new, "regarding.name=p,reportingController=scheduler", &event, true),
+            (&new, "regarding.name=q", &event, false),
+            (&pods, "spec.host=n", &pod, true),
+            (&pods, "metadata.name=a\\,b", &pod, true),
+            (&pods, "status.podIP=", &pod, true),
+            (&pods, "status.podIP=false", &pod, false),
+            (&pods, "spec.hostNetwork=false", &pod, true),
+            (&nodes, "spec.unschedulable=", &json!({}), false),
+            (&nodes, "spec.unschedulable!=true", &json!({}), true),
+            (&jobs, "status.successful=0", &json!({}), true),
+            (&jobs, "status.successful=2", &json!({"status": {"succeeded": 2}}), true),
+        ] {
+            let parsed = Selector::parse("", selector, resource).unwrap();
+            assert_eq!(parsed.matches(object), expected, "{selector}");
+        }
+        for (resource, selector, expected) in [
+            (&new, "involvedObject.name=p", "field label not supported: involvedObject.name"),
+            (&new, "source=a", "field label not supported: source"),
+            (&pods, " metadata.name=a", "field label not supported:  metadata.name"),
+            (
+                &pods,
+                "metadata.name=a=b",
+                "invalid field selector: unescaped character in value: 61",
+            ),
+            (
+                &pods,
+                "spec.x=a,metadata.name=a\\b",
+                "invalid field selector: invalid escape sequence: \\b",
+            ),
+            (&pods, "metadata.name=a\\", "invalid field selector: invalid escape sequence: \\"),
+            (&pods, "z,a=b,y", "invalid selector: 'z,a=b,y'; can't understand 'y'"),
+        ] {
+            let refused = Selector::parse("", selector, resource).unwrap_err();
+            assert_eq!(refused.message, expected, "{selector}");
+        }
     }
 
     #[test]

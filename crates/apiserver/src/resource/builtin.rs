@@ -44,6 +44,19 @@ const EVENT_FIELDS: &[&str] = &[
     "type",
 ];
 
+const NEW_EVENT_FIELDS: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "type",
+];
+
 const ROWS: &[Row] = &[
     Row {
         kind: "Namespace",
@@ -75,9 +88,11 @@ const ROWS: &[Row] = &[
             "spec.restartPolicy",
             "spec.schedulerName",
             "spec.serviceAccountName",
+            "spec.host",
             "spec.hostNetwork",
             "status.phase",
             "status.podIP",
+            "status.podIPs",
             "status.nominatedNodeName",
         ],
         ..PLAIN
@@ -101,7 +116,7 @@ const ROWS: &[Row] = &[
         kind: "Event",
         plural: "events",
         short: &["ev"],
-        selectable: EVENT_FIELDS,
+        selectable: NEW_EVENT_FIELDS,
         ..PLAIN
     },
     Row { group: "coordination.k8s.io", kind: "Lease", plural: "leases", ..PLAIN },
