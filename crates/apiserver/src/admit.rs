@@ -74,7 +74,7 @@ pub(crate) fn create(
     if let Some(own) = own.take_if(|_| !is_owned_late) {
         own(&mut new);
     }
-    defaults::new_object(resource, &mut new);
+    defaults::new_object(resource, &mut new, now);
     complete(resource, &mut new);
     let pruned = validate(resource, &name, &mut new, None, Part::Main, faults, now)?;
     if let Some(own) = own {
@@ -123,6 +123,7 @@ pub(crate) fn update(
     }
     if part == Part::Status {
         defaults::stamp_conditions(resource, old, &mut new, now);
+        defaults::keep_class(resource, old, &mut new);
     }
     keep_system_fields(old, &mut new);
     let mut faults = meta::check(resource, &new);
@@ -184,20 +185,35 @@ fn check_version(resource: &Resource, old: &Value, new: &Value, name: &str) -> R
     if !wanted.is_empty() && wanted != object::meta(old, "resourceVersion") {
         return Err(Failure::modified(resource, name));
     }
-    let (have, given) = (object::meta(old, "uid"), object::meta(new, "uid"));
-    if !given.is_empty() && given != have {
-        return Err(Failure::conflict(
-            resource,
-            name,
-            &format!(
-                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, \
-                 AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in \
-                 object meta: {have}",
-                registry_key(resource, old)
-            ),
-        ));
+    check_same(resource, old, new, ("uid", "UID"))
+}
+
+/// Fails if a request names another identity or version of an object than the stored one.
+pub(crate) fn check_identity(
+    resource: &Resource,
+    old: &Value,
+    request: &Value,
+) -> Result<(), Failure> {
+    check_same(resource, old, request, ("uid", "UID"))?;
+    check_same(resource, old, request, ("resourceVersion", "ResourceVersion"))
+}
+
+fn check_same(
+    resource: &Resource,
+    old: &Value,
+    new: &Value,
+    (field, label): (&str, &str),
+) -> Result<(), Failure> {
+    let (have, given) = (object::meta(old, field), object::meta(new, field));
+    if given.is_empty() || given == have {
+        return Ok(());
     }
-    Ok(())
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: {label} in precondition: {given}, {label} in object meta: {have}",
+        registry_key(resource, old)
+    );
+    Err(Failure::conflict(resource, object::name(old), &why))
 }
 
 /// Returns the key of an object in etcd, which messages name.
@@ -264,18 +280,16 @@ fn keep_metadata_of_status(resource: &Resource, old: &Value, new: &mut Value) {
 
 /// Returns true if a change counts as a new generation.
 fn is_new_generation(resource: &Resource, part: Part, old: &Value, new: &Value) -> bool {
-    let labels = |object: &Value| object::at(object, &["metadata", "labels"]).cloned();
-    let annotations = |object: &Value| object::at(object, &["metadata", "annotations"]).cloned();
+    let is_new = |field: &str| {
+        let path = ["metadata", field];
+        object::at(old, &path) != object::at(new, &path)
+    };
     match resource.kind.as_str() {
         // Compat: a priority class keeps its first generation; a slice counts its labels, and a
         // Deployment its annotations.
         "PriorityClass" if !resource.custom => false,
-        "EndpointSlice" if !resource.custom && labels(old) != labels(new) => true,
-        "Deployment"
-            if !resource.custom && part == Part::Main && annotations(old) != annotations(new) =>
-        {
-            true
-        }
+        "EndpointSlice" if !resource.custom && is_new("labels") => true,
+        "Deployment" if !resource.custom && part == Part::Main && is_new("annotations") => true,
         _ if resource.custom && !resource.status => {
             content_differs(old, new) || old.get("status") != new.get("status")
         }
@@ -285,11 +299,13 @@ fn is_new_generation(resource: &Resource, part: Part, old: &Value, new: &Value) 
 
 /// Returns true if anything but metadata and status changed.
 fn content_differs(old: &Value, new: &Value) -> bool {
-    let content = |value: &Value| {
-        let map = value.as_object().cloned().unwrap_or_default();
-        map.into_iter().filter(|(key, _)| key != "metadata" && key != "status").collect::<Vec<_>>()
-    };
-    content(old) != content(new)
+    content(old).ne(content(new))
+}
+
+/// Returns the fields of an object but metadata and status.
+fn content(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status"))
 }
 
 /// Applies the rules of the kind. Returns the paths of the fields that were dropped as unknown.

@@ -1,11 +1,14 @@
 //! Failed requests. Each becomes a `Status` object with the message that kube-apiserver gives.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::resource::Resource;
+use crate::resource::{Form, Resource};
 
 /// A failed request: the parts of its `Status`.
 #[derive(Clone, Debug, PartialEq)]
@@ -286,13 +289,18 @@ impl Failure {
 
     /// 422: the object violates the rules of its kind.
     pub(crate) fn invalid(resource: &Resource, name: &str, faults: &[Fault]) -> Self {
-        Self::invalid_kind(&resource.group, &resource.kind, name, faults)
+        // Compat: events of both groups are validated as core events.
+        let group = if resource.form == Form::NewEvent { "" } else { &resource.group };
+        Self::invalid_kind(group, &resource.kind, name, faults)
     }
 
     /// 422: the object of a kind violates its rules.
     pub(crate) fn invalid_kind(group: &str, short: &str, name: &str, faults: &[Fault]) -> Self {
         let faults = faults.get(..MAX_FAULTS).unwrap_or(faults);
-        let listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
+        let mut listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
+        // Compat: the causes name a fault as often as it is found, the message once.
+        let mut seen = HashSet::new();
+        listed.retain(|text| seen.insert(text.clone()));
         let text = if let [only] = listed.as_slice() {
             only.clone()
         } else {

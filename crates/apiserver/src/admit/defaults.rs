@@ -18,7 +18,7 @@ use crate::{
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Fills in the initial status and the defaults of a new object.
-pub(crate) fn new_object(resource: &Resource, new: &mut Value) {
+pub(crate) fn new_object(resource: &Resource, new: &mut Value, now: Timestamp) {
     if resource.custom {
         if resource.status {
             object::map_of(new).remove("status");
@@ -40,7 +40,15 @@ pub(crate) fn new_object(resource: &Resource, new: &mut Value) {
         "Pod" => {
             pod::admit(object::map_mut(map, "spec"));
             let class = pod::quality_of_service(map.get("spec").unwrap_or(&Value::Null));
-            map.insert("status".into(), json!({"phase": "Pending", "qosClass": class}));
+            let mut status = json!({"phase": "Pending", "qosClass": class});
+            let gates = map.get("spec").and_then(|spec| spec.get("schedulingGates"));
+            if gates.and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
+                let condition = json!({"type": "PodScheduled", "status": "False",
+                    "reason": "SchedulingGated", "lastTransitionTime": clock::rfc3339(now),
+                    "message": "Scheduling is blocked due to non-empty scheduling gates"});
+                object::map_of(&mut status).insert("conditions".into(), json!([condition]));
+            }
+            map.insert("status".into(), status);
         }
         "DaemonSet" => {
             map.remove("status");
@@ -79,6 +87,9 @@ pub(crate) fn fill(resource: &Resource, new: &mut Value) {
             labels.insert("kubernetes.io/metadata.name".into(), name.into());
         }
         "Node" => {
+            if let Some(Value::Object(spec)) = map.get_mut("spec") {
+                pair(spec, "podCIDR", "podCIDRs", None);
+            }
             let status = object::map_mut(map, "status");
             if let (Some(capacity), None) =
                 (status.get("capacity").cloned(), status.get("allocatable"))
@@ -88,6 +99,9 @@ pub(crate) fn fill(resource: &Resource, new: &mut Value) {
         }
         "Secret" => secret(map),
         "Pod" => {
+            if let Some(Value::Object(status)) = map.get_mut("status") {
+                pair(status, "podIP", "podIPs", Some("ip"));
+            }
             let spec = object::map_mut(map, "spec");
             pod::fill(spec);
             pod::fill_requests(spec);
@@ -125,6 +139,21 @@ fn binding(map: &mut Map<String, Value>) {
         if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
             put(subject, "apiGroup", json!(RBAC));
         }
+    }
+}
+
+/// Makes a field the first item of a list, or its field `inner`. Where they differ, the field counts.
+fn pair(map: &mut Map<String, Value>, field: &str, list: &str, inner: Option<&str>) {
+    let first = map.get(list).and_then(|list| list.get(0));
+    let first = first.and_then(|item| inner.map_or(Some(item), |inner| item.get(inner)));
+    let first = first.and_then(Value::as_str).unwrap_or("");
+    match map.get(field).and_then(Value::as_str).unwrap_or("") {
+        "" if !first.is_empty() => drop(map.insert(field.to_owned(), first.into())),
+        given if given != first => {
+            let item = inner.map_or_else(|| json!(given), |inner| json!({inner: given}));
+            map.insert(list.to_owned(), json!([item]));
+        }
+        _ => {}
     }
 }
 
@@ -194,6 +223,17 @@ pub(crate) fn keep_count(resource: &Resource, old: &Value, new: &mut Value) {
         object::map_mut(object::meta_mut(new), "annotations")
             .entry(TEMPLATE_GENERATION)
             .or_insert_with(|| count.clone());
+    }
+}
+
+/// Keeps the class of service of a pod, which a kubelet may leave out.
+pub(super) fn keep_class(resource: &Resource, old: &Value, new: &mut Value) {
+    const FIELD: &str = "qosClass";
+    if resource.custom || resource.kind != "Pod" {
+        return;
+    }
+    if let Some(class) = object::at(old, &["status", FIELD]) {
+        put(object::map_mut(object::map_of(new), "status"), FIELD, class.clone());
     }
 }
 

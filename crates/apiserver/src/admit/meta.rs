@@ -8,9 +8,10 @@ use crate::{failure::Fault, object, resource::Resource};
 /// Maximum size of all annotations of an object.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-/// Validates labels, annotations, owners and finalizers.
+/// Validates generation, labels, annotations, owners and finalizers.
 pub(super) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
+    faults.extend(generation(resource, object));
     for (key, value) in entries(object, "labels") {
         if Fault::are_enough(&faults) {
             break;
@@ -22,6 +23,23 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
             faults.push(Fault::invalid("metadata.labels", value, &rule));
         }
     }
+    faults.extend(annotations(object, "metadata.annotations"));
+    faults.extend(owners(object));
+    faults.extend(finalizers(resource, object));
+    faults
+}
+
+/// Validates a generation that the client chooses, because the server does not count that of the kind.
+fn generation(resource: &Resource, object: &Value) -> Option<Fault> {
+    let given = object::at(object, &["metadata", "generation"]).filter(|_| !resource.generation)?;
+    let rule = "must be greater than or equal to 0";
+    let is_negative = given.as_i64().is_some_and(|number| number < 0);
+    is_negative.then(|| Fault::invalid("metadata.generation", given, rule))
+}
+
+/// Validates the annotations of an object or of a template.
+pub(super) fn annotations(object: &Value, place: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
     let mut size = 0;
     for (key, value) in entries(object, "annotations") {
         size += key.len() + value.as_str().map_or(0, str::len);
@@ -29,14 +47,12 @@ pub(super) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
             continue;
         }
         for rule in name::qualified_faults(&key.to_ascii_lowercase()) {
-            faults.push(Fault::invalid("metadata.annotations", &json!(key), &rule));
+            faults.push(Fault::invalid(place, &json!(key), &rule));
         }
     }
     if size > MAX_ANNOTATIONS {
-        faults.push(Fault::too_long("metadata.annotations", MAX_ANNOTATIONS));
+        faults.push(Fault::too_long(place, MAX_ANNOTATIONS));
     }
-    faults.extend(owners(object));
-    faults.extend(finalizers(resource, object));
     faults
 }
 
@@ -137,6 +153,10 @@ mod tests {
     fn every_part_of_the_metadata_is_validated() {
         let configmaps = crate::resource::builtin::by_plural("configmaps");
         for (metadata, expected) in [
+            (
+                json!({"generation": -1}),
+                "metadata.generation: Invalid value: -1: must be greater than or equal to 0",
+            ),
             (json!({"labels": {"a b": "c"}}), "metadata.labels: Invalid value: \"a b\": name part"),
             (json!({"labels": {"a": "b c"}}), "metadata.labels: Invalid value: \"b c\": a valid"),
             (json!({"annotations": {"a b": ""}}), "metadata.annotations: Invalid value: \"a b\""),

@@ -5,6 +5,7 @@ mod batch;
 mod certificate;
 mod data;
 mod endpoints;
+mod event;
 mod node;
 mod pod;
 mod policy;
@@ -13,6 +14,7 @@ mod rbac;
 mod selector;
 mod service;
 pub(super) mod status;
+mod strategy;
 mod workload;
 
 use serde_json::Value;
@@ -30,7 +32,7 @@ pub(super) fn check(resource: &Resource, new: &Value, old: Option<&Value>) -> Ve
         "DaemonSet" => workload::daemon_set(new, old),
         "PodDisruptionBudget" => workload::budget(new),
         "Lease" => workload::lease(new),
-        "Event" => workload::event(new),
+        "Event" => event::check(resource, new, old),
         "Namespace" => workload::namespace(new, old),
         "ReplicaSet" => workload::replica_set(new, old),
         "Job" => batch::job(new, old),

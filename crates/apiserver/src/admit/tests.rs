@@ -93,3 +93,37 @@ fn a_secret_takes_plain_text() {
     assert_eq!(secret["type"], "Opaque");
     assert!(secret.get("stringData").is_none());
 }
+
+#[test]
+fn addresses_and_the_class_of_a_pod_are_completed() {
+    let pods = builtin::by_plural("pods");
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let old = made("pods", json!({"metadata": {"name": "p"}, "spec": spec}));
+    let status = |status: Value| {
+        let mut new = old.clone();
+        new["status"] = status;
+        update(&pods, &old, new, Part::Status, now(), |_| {}).unwrap().object["status"].take()
+    };
+    assert_eq!(
+        status(json!({"podIP": "10.0.0.1"})),
+        json!({"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "qosClass": "BestEffort"})
+    );
+    assert_eq!(status(json!({"podIPs": [{"ip": "10.0.0.2"}]}))["podIP"], "10.0.0.2");
+    let both = json!({"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.2"}]});
+    assert_eq!(status(both)["podIPs"], json!([{"ip": "10.0.0.1"}]));
+    let node = json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}});
+    assert_eq!(made("nodes", node)["spec"]["podCIDRs"], json!(["10.0.0.0/24"]));
+}
+
+#[test]
+fn a_pod_with_gates_says_so() {
+    let spec = json!({"schedulingGates": [{"name": "a.b/c"}],
+        "containers": [{"name": "c", "image": "i"}]});
+    let pod = made("pods", json!({"metadata": {"name": "p"}, "spec": spec}));
+    assert_eq!(pod["status"]["conditions"][0]["reason"], "SchedulingGated");
+    let pods = builtin::by_plural("pods");
+    let mut new = pod.clone();
+    new["spec"]["schedulingGates"] = json!([{"name": "a.b/d"}]);
+    let refused = update(&pods, &pod, new, Part::Main, now(), |_| {}).unwrap_err();
+    assert!(refused.message.contains("only deletion is allowed"), "{}", refused.message);
+}

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Body, Call, Server, answer, policy};
 use crate::{
-    clock,
-    failure::Failure,
+    admit, clock,
+    failure::{Failure, Fault},
     object,
     policy::Kind,
     store::{Put, Write, WriteError},
@@ -31,17 +31,15 @@ impl Server {
             let message = "name in URL does not match name in Binding object";
             return Err(Failure::bad_request(message));
         }
-        let node = object::text(binding, &["target", "name"]);
-        if node.is_empty() {
-            return Err(Failure::bad_request("target.name: Required value"));
-        }
+        check_target(binding)?;
         self.check_posted(call, BINDING, &policy::posted(call, BINDING, binding)?)?;
         for _ in 0..MAX_ATTEMPTS {
             let found = self.store.get(&call.resource.collection, &key);
             let found = found.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
             let mut pod = found.whole();
+            admit::check_identity(&call.resource, &pod, binding)?;
             check(&pod)?;
-            assign(&mut pod, node, &clock::rfc3339(self.clock.now()));
+            assign(&mut pod, binding, &clock::rfc3339(self.clock.now()));
             if call.query.dry_run {
                 return Ok(done());
             }
@@ -58,7 +56,27 @@ impl Server {
     }
 }
 
-/// Fails if the pod is being deleted or has a node.
+/// Fails if the target of a binding is no node.
+fn check_target(binding: &Value) -> Result<(), Failure> {
+    let of = |field| object::text(binding, &["target", field]);
+    let mut faults = Vec::new();
+    if !matches!(of("kind"), "" | "Node") {
+        faults.push(Fault::not_supported("target.kind", of("kind"), &["Node", "<empty>"]));
+    }
+    if of("name").is_empty() {
+        faults.push(Fault::required("target.name", ""));
+    }
+    match faults.as_slice() {
+        [] => Ok(()),
+        [only] => Err(Failure::unexplained(only.to_string())),
+        faults => {
+            let all: Vec<String> = faults.iter().map(Fault::to_string).collect();
+            Err(Failure::unexplained(format!("[{}]", all.join(", "))))
+        }
+    }
+}
+
+/// Fails if the pod is being deleted, has a node, or waits for being scheduled.
 fn check(pod: &Value) -> Result<(), Failure> {
     let name = object::name(pod);
     if object::is_deleting(pod) {
@@ -70,19 +88,39 @@ fn check(pod: &Value) -> Result<(), Failure> {
         let why = format!("pod {name} is already assigned to node {now:?}");
         return Err(Failure::unbindable(name, &why));
     }
+    let gates = object::at(pod, &["spec", "schedulingGates"]).and_then(Value::as_array);
+    if gates.is_some_and(|gates| !gates.is_empty()) {
+        let why = format!("pod {name} has non-empty .spec.schedulingGates");
+        return Err(Failure::unbindable(name, &why));
+    }
     Ok(())
 }
 
-/// Sets the node and the condition `PodScheduled`.
-fn assign(pod: &mut Value, node: &str, now: &str) {
+/// Sets the node, the condition `PodScheduled`, and the labels and annotations of the binding.
+fn assign(pod: &mut Value, binding: &Value, now: &str) {
+    for field in ["annotations", "labels"] {
+        let given = object::at(binding, &["metadata", field]).and_then(Value::as_object);
+        for (key, value) in given.into_iter().flatten().filter(|(_, value)| value.is_string()) {
+            object::map_mut(object::meta_mut(pod), field).insert(key.clone(), value.clone());
+        }
+    }
+    let node = object::text(binding, &["target", "name"]);
     let members = object::map_of(pod);
     object::map_mut(members, "spec").insert("nodeName".into(), node.into());
     let status = object::map_mut(members, "status");
+    status.remove("nominatedNodeName");
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
     let Some(conditions) = conditions.as_array_mut() else { return };
-    conditions.retain(|one| object::text(one, &["type"]) != "PodScheduled");
-    conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
-        "lastTransitionTime": now}));
+    let of = |one: &Value, field| object::text(one, &[field]).to_owned();
+    let had = conditions.iter().position(|one| of(one, "type") == "PodScheduled");
+    let same = had.and_then(|at| conditions.get(at)).filter(|one| of(one, "status") == "True");
+    let since = same.map_or_else(|| now.to_owned(), |one| of(one, "lastTransitionTime"));
+    let new = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
+        "lastTransitionTime": since});
+    match had.and_then(|at| conditions.get_mut(at)) {
+        Some(place) => *place = new,
+        None => conditions.push(new),
+    }
 }
 
 fn done() -> Response<Body> {

@@ -206,7 +206,8 @@ impl Server {
         // A delete changes what an object is to become, as a change of its spec does.
         let generation = object::at(&value, &["metadata", "generation"]).and_then(Value::as_i64);
         if let Some(generation) = generation.filter(|it| *it > 0 && !object::is_deleting(&value)) {
-            object::set_meta(&mut value, "generation", generation + 1);
+            // Clients choose the generation of kinds whose changes are not counted.
+            object::set_meta(&mut value, "generation", generation.wrapping_add(1));
         }
         let before = object::meta(&value, "deletionTimestamp").parse::<Timestamp>();
         let end = before.map_or(end, |before| before.min(end));

@@ -192,6 +192,7 @@ async fn an_event_is_visible_in_both_groups() {
     let new: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client.clone(), "default");
     let event = json!({"metadata": {"name": "e"}, "note": "hello", "reason": "R", "type": "Normal",
         "regarding": {"kind": "Node", "name": "n"}, "reportingController": "mco",
+        "reportingInstance": "i", "action": "A",
         "eventTime": "2026-01-02T03:04:05.000000Z"});
     new.create(&PostParams::default(), &of(event)).await.unwrap();
     let core: Api<Event> = Api::namespaced(client, "default");

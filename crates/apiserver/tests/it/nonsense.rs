@@ -97,3 +97,16 @@ async fn malformed_requests_are_answered() {
     let alive = send(&api, &Method::GET, "/api/v1/namespaces/default", "", Vec::new()).await;
     assert_eq!(alive, 200);
 }
+
+#[tokio::test]
+async fn the_largest_generation_does_not_end_the_server() {
+    let api = ApiServer::in_memory(Settings::default()).await.unwrap();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let object =
+        json!({"metadata": {"name": "a", "generation": i64::MAX, "finalizers": ["a.b/c"]}});
+    let body = object.to_string().into_bytes();
+    assert_eq!(send(&api, &Method::POST, maps, "application/json", body).await, 201);
+    let object = format!("{maps}/a");
+    assert_eq!(send(&api, &Method::DELETE, &object, "", Vec::new()).await, 200);
+    assert_eq!(send(&api, &Method::GET, &object, "", Vec::new()).await, 200);
+}

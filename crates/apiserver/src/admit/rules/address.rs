@@ -52,6 +52,40 @@ pub(super) fn endpoint(place: &str, text: &str) -> Vec<Fault> {
     faults
 }
 
+/// Validates a block of addresses: no zeros in front, no addresses of one machine.
+pub(super) fn block(place: &str, text: &str) -> Option<Fault> {
+    let found = text.split_once('/').and_then(|(ip, length)| {
+        let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
+        let bits = length.parse::<u32>().ok().filter(|_| is_number)?;
+        let ip = parse(ip)?;
+        let most = if ip.ip.is_ipv4() { 32 } else { 128 };
+        (bits <= most).then_some((ip, length, bits))
+    });
+    let rule = match found {
+        None => "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+        Some((Parsed { has_zeros: true, .. }, ..)) => LEADING_ZEROS,
+        Some((_, length, _)) if length.len() > 1 && length.starts_with('0') => LEADING_ZEROS,
+        Some((Parsed { ip: IpAddr::V6(ip), .. }, ..)) if ip.to_ipv4_mapped().is_some() => {
+            "must not have an IPv4-mapped IPv6 address"
+        }
+        Some((Parsed { ip, .. }, _, bits)) if is_within(ip, bits) => {
+            "must not have bits set beyond the prefix length"
+        }
+        Some(_) => return None,
+    };
+    Some(Fault::invalid(place, &json!(text), rule))
+}
+
+const LEADING_ZEROS: &str = "must not have leading 0s in IP or prefix length";
+
+/// Returns true if the address is not the first one of its block.
+fn is_within(ip: IpAddr, bits: u32) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.to_bits() & u32::MAX.checked_shr(bits).unwrap_or(0) != 0,
+        IpAddr::V6(ip) => ip.to_bits() & u128::MAX.checked_shr(bits).unwrap_or(0) != 0,
+    }
+}
+
 /// Returns true if the text is an IPv6 address.
 pub(super) fn is_v6(text: &str) -> bool {
     parse(text).is_some_and(|found| found.ip.is_ipv6())
@@ -111,6 +145,32 @@ pub(super) fn port_name(place: &str, name: &str) -> Vec<Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_begin_with_their_first_address() {
+        for (text, expected) in [
+            ("10.0.0.0/24", None),
+            ("10.0.0.0/0", Some("bits set")),
+            ("0.0.0.0/0", None),
+            ("10.0.0.1/32", None),
+            ("2001:db8::/64", None),
+            ("2001:db8::1/64", Some("bits set")),
+            ("10.0.0.1/24", Some("bits set")),
+            ("010.0.0.0/24", Some("leading 0s")),
+            ("10.0.0.0/024", Some("leading 0s")),
+            ("::ffff:10.0.0.0/120", Some("IPv4-mapped")),
+            ("10.0.0.0/33", Some("valid CIDR")),
+            ("10.0.0.0/+8", Some("valid CIDR")),
+            ("10.0.0.0", Some("valid CIDR")),
+        ] {
+            let found = block("place", text).map(|fault| fault.message);
+            let is_expected = match (&found, expected) {
+                (Some(found), Some(expected)) => found.contains(expected),
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert!(is_expected, "{text}: {found:?}");
+        }
+    }
 
     #[test]
     fn addresses_have_one_form() {

@@ -101,10 +101,10 @@ fn spec(new: &Value) -> Vec<Fault> {
         }
     }
     faults.extend(replacement(new));
-    let template = object::at(new, &["spec", "template", "spec"]).unwrap_or(&Value::Null);
-    faults.extend(pod::spec(template, "spec.template.spec"));
+    let template = object::at(new, &["spec", "template"]).unwrap_or(&Value::Null);
+    faults.extend(pod::template(template, "spec.template"));
     let place = "spec.template.spec.restartPolicy";
-    match object::text(template, &["restartPolicy"]) {
+    match object::text(template, &["spec", "restartPolicy"]) {
         "OnFailure" | "Never" => {}
         "Always" | "" => {
             faults.push(Fault::required(place, "valid values: \"OnFailure\", \"Never\""));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::items;
+use super::{address, items};
 use crate::{
     admit::name,
     failure::{Fault, FaultKind},
@@ -49,8 +49,27 @@ pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<Fault> {
             faults.push(Fault { field: place, kind: FaultKind::Duplicate, message });
         }
     }
+    faults.extend(blocks(spec));
     faults.extend(old.and_then(|old| provider(new, old)));
     faults.extend(old.and_then(|old| networks(new, old)));
+    faults
+}
+
+/// Validates the addresses of the pods of a node: at most one block of each family.
+fn blocks(spec: &Value) -> Vec<Fault> {
+    const LIST: &str = "podCIDRs";
+    let all: Vec<&str> = items(spec, LIST).filter_map(|(_, block)| block.as_str()).collect();
+    let place = |at: usize| format!("spec.{LIST}[{at}]");
+    let mut faults: Vec<Fault> = all
+        .iter()
+        .enumerate()
+        .filter_map(|(at, block)| address::block(&place(at), block))
+        .collect();
+    let of_v6 = all.iter().filter(|block| block.contains(':')).count();
+    if faults.is_empty() && (of_v6 > 1 || all.len() - of_v6 > 1) {
+        let rule = "may specify no more than one CIDR for each IP family";
+        faults.push(Fault::invalid(format!("spec.{LIST}"), &json!(all), rule));
+    }
     faults
 }
 

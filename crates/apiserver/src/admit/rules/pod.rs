@@ -4,21 +4,71 @@ mod affinity;
 mod container;
 mod network;
 mod probe;
+mod resources;
 mod security;
 mod update;
 mod volume;
 
 use serde_json::{Value, json};
 
-use super::items;
-use crate::{admit::name, failure::Fault, object};
+use super::{items, selector};
+use crate::{
+    admit::{meta, name},
+    failure::Fault,
+    object,
+};
 
 /// Validates a pod.
 pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<Fault> {
     let pod = new.get("spec").unwrap_or(&Value::Null);
-    let mut faults = spec(pod, "spec");
-    faults.extend(old.map(|old| update::check(new, old)).into_iter().flatten());
+    let mut faults: Vec<Fault> = deletion_cost(new, "metadata.annotations").into_iter().collect();
+    faults.extend(spec(pod, "spec"));
+    if let Some(old) = old {
+        faults.extend(update::check(new, old));
+    } else {
+        faults.extend(ephemeral(pod, "spec", "cannot be set on create"));
+        faults.extend(bound_too_early(pod));
+    }
     faults
+}
+
+/// Validates the template of the pods of a workload.
+pub(super) fn template(template: &Value, place: &str) -> Vec<Fault> {
+    let annotations = format!("{place}.annotations");
+    let labels = object::at(template, &["metadata", "labels"]);
+    let mut faults = selector::labels(labels, &format!("{place}.labels"));
+    faults.extend(meta::annotations(template, &annotations));
+    faults.extend(deletion_cost(template, &annotations));
+    let pod = template.get("spec").unwrap_or(&Value::Null);
+    let place = format!("{place}.spec");
+    faults.extend(spec(pod, &place));
+    faults.extend(ephemeral(pod, &place, "ephemeral containers not allowed in pod template"));
+    faults
+}
+
+/// Validates the annotation with the order in which pods are deleted.
+fn deletion_cost(pod: &Value, place: &str) -> Option<Fault> {
+    const KEY: &str = "controller.kubernetes.io/pod-deletion-cost";
+    let cost = object::at(pod, &["metadata", "annotations", KEY])?;
+    let text = cost.as_str().unwrap_or("");
+    // Compat: a plus sign and leading zeros are refused.
+    let is_plain = text == "0" || !text.starts_with(['+', '0']);
+    let is_number = is_plain && text.parse::<i32>().is_ok();
+    (!is_number).then(|| Fault::invalid(format!("{place}[{KEY}]"), cost, "must be a 32bit integer"))
+}
+
+/// Returns the error for containers that only a subresource adds.
+fn ephemeral(pod: &Value, place: &str, rule: &str) -> Option<Fault> {
+    let has_some = items(pod, "ephemeralContainers").next().is_some();
+    has_some.then(|| Fault::forbidden(format!("{place}.ephemeralContainers"), rule))
+}
+
+/// Returns the error for a new pod that has a node and still waits for being scheduled.
+fn bound_too_early(pod: &Value) -> Option<Fault> {
+    let is_bound = !object::text(pod, &["nodeName"]).is_empty();
+    let rule = "cannot be set until all schedulingGates have been cleared";
+    (is_bound && items(pod, "schedulingGates").next().is_some())
+        .then(|| Fault::forbidden("spec.nodeName", rule))
 }
 
 /// Validates the spec of a pod or of a template.

@@ -2,35 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{not_negative, pod, unchanged};
+use super::{not_negative, pod, selector, strategy, unchanged};
 use crate::{failure::Fault, object, select::Selector};
 
 /// Validates a Deployment.
 pub(super) fn deployment(new: &Value, old: Option<&Value>) -> Vec<Fault> {
     let mut faults = Vec::new();
     faults.extend(not_negative(new, &["spec", "replicas"]));
-    faults.extend(selector(new));
-    faults.extend(template(new));
-    match object::text(new, &["spec", "strategy", "type"]) {
-        "Recreate" if object::at(new, &["spec", "strategy", "rollingUpdate"]).is_some() => {
-            let rule = "may not be specified when strategy `type` is 'Recreate'";
-            faults.push(Fault::forbidden("spec.strategy.rollingUpdate", rule));
-        }
-        "Recreate" | "RollingUpdate" => {}
-        other => {
-            let known = ["Recreate", "RollingUpdate"];
-            let mut fault = Fault::not_supported("spec.strategy", other, &known);
-            // Compat: the message shows the whole strategy.
-            fault.message = fault.message.replacen(
-                &json!(other).to_string(),
-                &format!("{{\"Type\":{},\"RollingUpdate\":null}}", json!(other)),
-                1,
-            );
-            faults.push(fault);
-        }
-    }
-    faults.extend(not_negative(new, &["spec", "minReadySeconds"]));
-    faults.extend(not_negative(new, &["spec", "revisionHistoryLimit"]));
+    faults.extend(selected_template(new));
+    faults.extend(strategy::deployment(new));
+    faults.extend(strategy::deadlines(new));
     faults.extend(old.and_then(|old| unchanged(&["spec", "selector"], new, old)));
     faults
 }
@@ -40,8 +21,7 @@ pub(super) fn replica_set(new: &Value, old: Option<&Value>) -> Vec<Fault> {
     let mut faults = Vec::new();
     faults.extend(not_negative(new, &["spec", "replicas"]));
     faults.extend(not_negative(new, &["spec", "minReadySeconds"]));
-    faults.extend(selector(new));
-    faults.extend(template(new));
+    faults.extend(selected_template(new));
     faults.extend(old.and_then(|old| unchanged(&["spec", "selector"], new, old)));
     if old.is_some_and(|old| old.get("status") != new.get("status")) {
         faults.extend(replica_set_status(new));
@@ -77,15 +57,16 @@ pub(super) fn daemon_set(new: &Value, old: Option<&Value>) -> Vec<Fault> {
     let mut faults = Vec::new();
     faults.extend(old.and_then(|old| unchanged(&["spec", "selector"], new, old)));
     // Compat: a missing selector shows only as labels that do not match.
-    if object::at(new, &["spec", "selector"]).is_some_and(|it| !it.is_null()) {
-        faults.extend(selector(new));
-    }
-    faults.extend(template(new));
-    let strategy = object::text(new, &["spec", "updateStrategy", "type"]);
-    if !matches!(strategy, "OnDelete" | "RollingUpdate") {
-        let known = ["RollingUpdate", "OnDelete"];
-        faults.push(Fault::not_supported("spec.updateStrategy.type", strategy, &known));
-    }
+    let found = object::at(new, &["spec", "selector"]).filter(|it| !it.is_null());
+    let wrong = found.map(|found| selector::check(found, "spec.selector")).unwrap_or_default();
+    let is_valid = wrong.is_empty();
+    faults.extend(wrong);
+    faults.extend(is_valid.then(|| mismatch(new)).flatten());
+    faults.extend(found.and_then(|found| empty(new, found)));
+    faults.extend(template(new, "DaemonSet"));
+    faults.extend(not_negative(new, &["spec", "minReadySeconds"]));
+    faults.extend(strategy::daemon_set(new));
+    faults.extend(not_negative(new, &["spec", "revisionHistoryLimit"]));
     faults
 }
 
@@ -95,42 +76,62 @@ fn is_empty(selector: &Value) -> bool {
     })
 }
 
-fn selector(new: &Value) -> Vec<Fault> {
-    match object::at(new, &["spec", "selector"]).filter(|it| !it.is_null()) {
-        None => vec![Fault::required("spec.selector", "")],
-        Some(selector) if is_empty(selector) => {
-            let kind = if new.get("kind") == Some(&json!("DaemonSet")) {
-                "daemonset"
-            } else {
-                "deployment"
-            };
-            let rule = format!("empty selector is invalid for {kind}");
-            vec![Fault::invalid("spec.selector", selector, &rule)]
-        }
-        Some(_) => Vec::new(),
-    }
+/// Returns the error for a selector that selects everything.
+fn empty(new: &Value, selector: &Value) -> Option<Fault> {
+    let is_set = new.get("kind") == Some(&json!("DaemonSet"));
+    let kind = if is_set { "daemonset" } else { "deployment" };
+    let rule = format!("empty selector is invalid for {kind}");
+    is_empty(selector).then(|| Fault::invalid("spec.selector", selector, &rule))
 }
 
-fn template(new: &Value) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    let place = "spec.template.metadata.labels";
+/// Validates the selector and the template of a Deployment or a ReplicaSet.
+fn selected_template(new: &Value) -> Vec<Fault> {
+    const PLACE: &str = "spec.selector";
+    let Some(found) = object::at(new, &["spec", "selector"]).filter(|it| !it.is_null()) else {
+        let mut faults = vec![Fault::required(PLACE, "")];
+        faults.extend(mismatch(new));
+        faults.extend(template(new, "ReplicaSet"));
+        return faults;
+    };
+    let mut faults = selector::check(found, PLACE);
+    // Compat: the template is not validated beside a selector that cannot be read.
+    if !faults.is_empty() {
+        faults.push(Fault::invalid(PLACE, found, "invalid label selector"));
+        return faults;
+    }
+    faults.extend(empty(new, found));
+    faults.extend(mismatch(new));
+    faults.extend(template(new, "ReplicaSet"));
+    faults
+}
+
+/// Returns the error for a selector that does not select the pods of the template.
+fn mismatch(new: &Value) -> Option<Fault> {
     let labels = object::at(new, &["spec", "template", "metadata", "labels"]);
     let selector = object::at(new, &["spec", "selector"]).filter(|it| !it.is_null());
-    if selector.is_none_or(|selector| !is_empty(selector)) {
-        let labelled = json!({"metadata": {"labels": labels}});
-        let matches = |selector| Selector::from_object(selector).matches(&labelled);
-        if !selector.is_some_and(matches) {
-            let rule = "`selector` does not match template `labels`";
-            let labels = labels.cloned().unwrap_or(Value::Null);
-            faults.push(Fault::invalid(place, &labels, rule));
-        }
+    let labelled = json!({"metadata": {"labels": labels}});
+    let matches = |found| is_empty(found) || Selector::from_object(found).matches(&labelled);
+    if selector.is_some_and(matches) {
+        return None;
     }
-    let spec = object::at(new, &["spec", "template", "spec"]).unwrap_or(&Value::Null);
-    faults.extend(pod::spec(spec, "spec.template.spec"));
-    let policy = object::text(spec, &["restartPolicy"]);
+    let rule = "`selector` does not match template `labels`";
+    let labels = labels.cloned().unwrap_or(Value::Null);
+    Some(Fault::invalid("spec.template.metadata.labels", &labels, rule))
+}
+
+/// Validates the template of a kind that runs its pods for ever.
+fn template(new: &Value, kind: &str) -> Vec<Fault> {
+    let template = object::at(new, &["spec", "template"]).unwrap_or(&Value::Null);
+    let mut faults = pod::template(template, "spec.template");
+    let policy = object::text(template, &["spec", "restartPolicy"]);
     if matches!(policy, "OnFailure" | "Never") {
         let place = "spec.template.spec.restartPolicy";
         faults.push(Fault::not_supported(place, policy, &["Always"]));
+    }
+    let deadline = object::at(template, &["spec", "activeDeadlineSeconds"]);
+    if deadline.is_some_and(|it| !it.is_null()) {
+        let rule = format!("activeDeadlineSeconds in {kind} is not Supported");
+        faults.push(Fault::forbidden("spec.template.spec.activeDeadlineSeconds", &rule));
     }
     faults
 }
@@ -155,37 +156,19 @@ pub(super) fn budget(new: &Value) -> Vec<Fault> {
     }
     for field in ["minAvailable", "maxUnavailable"] {
         if let Some(value) = of(field) {
-            faults.extend(amount(value, &format!("spec.{field}")));
+            let place = format!("spec.{field}");
+            faults.extend(strategy::amount(value, &place));
+            faults.extend(strategy::too_much(value, &place));
         }
     }
+    let selected = of("selector").map(|found| selector::check(found, "spec.selector"));
+    faults.extend(selected.into_iter().flatten());
     let policy = object::text(new, &["spec", "unhealthyPodEvictionPolicy"]);
     if !matches!(policy, "" | "AlwaysAllow" | "IfHealthyBudget") {
         let known = ["AlwaysAllow", "IfHealthyBudget"];
         faults.push(Fault::not_supported("spec.unhealthyPodEvictionPolicy", policy, &known));
     }
     faults
-}
-
-/// Validates a number or a percentage.
-fn amount(value: &Value, place: &str) -> Option<Fault> {
-    if let Some(text) = value.as_str() {
-        let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<u32>().ok());
-        return match percent {
-            None => {
-                let rule = "a valid percent string must be a numeric string followed by an ending \
-                    '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
-                Some(Fault::invalid(place, value, rule))
-            }
-            Some(percent) if percent > 100 => {
-                Some(Fault::invalid(place, value, "must not be greater than 100%"))
-            }
-            Some(_) => None,
-        };
-    }
-    value
-        .as_i64()
-        .filter(|number| *number < 0)
-        .map(|_| Fault::invalid(place, value, "must be greater than or equal to 0"))
 }
 
 /// Validates a Lease.
@@ -198,19 +181,6 @@ pub(super) fn lease(new: &Value) -> Vec<Fault> {
     }
     faults.extend(not_negative(new, &["spec", "leaseTransitions"]));
     faults
-}
-
-/// Validates an Event.
-pub(super) fn event(new: &Value) -> Vec<Fault> {
-    let about = object::text(new, &["involvedObject", "namespace"]);
-    let own = object::namespace(new);
-    // An event about an object without a namespace is in the namespace `default`.
-    let is_fine = about == own || (about.is_empty() && own == "default");
-    if is_fine {
-        return Vec::new();
-    }
-    let rule = "does not match event.namespace";
-    vec![Fault::invalid("involvedObject.namespace", &json!(about), rule)]
 }
 
 /// Validates the finalizers of a Namespace.

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use mco_api::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::{items, one_of, probe, security, volume};
+use super::{items, one_of, probe, resources, security, volume};
 use crate::{admit::name, failure::Fault, object};
 
 /// Validates all containers of a pod.
@@ -57,7 +56,7 @@ fn check(container: &Value, place: &str, volumes: &BTreeSet<String>) -> Vec<Faul
     faults.extend(mounts(container, place, volumes));
     let known = ["Always", "IfNotPresent", "Never"];
     faults.extend(one_of(place, "imagePullPolicy", of("imagePullPolicy"), &known));
-    faults.extend(resources(container, place));
+    faults.extend(resources::check(container, place));
     faults.extend(security::of_container(container, place));
     faults
 }
@@ -173,25 +172,4 @@ fn propagation(container: &Value, mode: &str, place: &str) -> Option<Fault> {
     let rule = "Bidirectional mount propagation is available only to privileged containers";
     (mode == "Bidirectional" && is_privileged != Some(&json!(true)))
         .then(|| Fault::forbidden(place, rule))
-}
-
-fn resources(container: &Value, place: &str) -> Vec<Fault> {
-    let of = |kind: &str| {
-        let map = object::at(container, &["resources", kind]).and_then(Value::as_object);
-        map.cloned().unwrap_or_default()
-    };
-    let (requests, limits) = (of("requests"), of("limits"));
-    let amount = |value: &Value| Some(Quantity::parse(value.as_str()?).ok()?.nanos());
-    let mut faults = Vec::new();
-    for (name, request) in &requests {
-        let limit = limits.get(name).and_then(amount);
-        if let (Some(limit), Some(asked)) = (limit, amount(request))
-            && asked > limit
-        {
-            let shown = limits.get(name).and_then(Value::as_str).unwrap_or("");
-            let rule = format!("must be less than or equal to {name} limit of {shown}");
-            faults.push(Fault::invalid(format!("{place}.resources.requests"), request, &rule));
-        }
-    }
-    faults
 }

@@ -1,6 +1,6 @@
 //! Validation of the network of a pod: names, DNS, and ports of the node.
 
-use std::net::IpAddr;
+use std::{collections::HashSet, net::IpAddr};
 
 use serde_json::{Value, json};
 
@@ -99,6 +99,7 @@ pub(super) fn aliases(pod: &Value, place: &str) -> Vec<Fault> {
 pub(super) fn gates(pod: &Value, place: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (list, field) in [("readinessGates", "conditionType"), ("schedulingGates", "name")] {
+        let mut seen = HashSet::new();
         for (at, gate) in items(pod, list) {
             let name = object::text(gate, &[field]);
             let place = match list {
@@ -107,6 +108,9 @@ pub(super) fn gates(pod: &Value, place: &str) -> Vec<Fault> {
             };
             for rule in name::qualified_faults(name) {
                 faults.push(Fault::invalid(place.clone(), &json!(name), &rule));
+            }
+            if !seen.insert(name) && list == "schedulingGates" {
+                faults.push(Fault::duplicate(place, name));
             }
         }
     }

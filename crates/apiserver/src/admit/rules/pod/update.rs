@@ -1,7 +1,10 @@
 //! Validation of a change of a pod: most of its spec cannot change.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
+use super::items;
 use crate::{failure::Fault, object};
 
 const RULE: &str = "pod updates may not change fields other than \
@@ -27,6 +30,10 @@ pub(super) fn check(new: &Value, old: &Value) -> Vec<Fault> {
     }
     if let Some(fault) = tolerations(&now, &before) {
         return vec![fault];
+    }
+    let faults = gates(&now, &before);
+    if !faults.is_empty() {
+        return faults;
     }
     if comparable(&now, &before) != before {
         return vec![Fault::forbidden("spec", RULE)];
@@ -69,11 +76,25 @@ fn tolerations(now: &Value, before: &Value) -> Option<Fault> {
         let list = spec.get("tolerations").and_then(Value::as_array).into_iter().flatten();
         list.map(without_seconds).collect()
     };
-    let now = of(now);
+    let now: HashSet<Value> = of(now).into_iter().collect();
     of(before).iter().any(|one| !now.contains(one)).then(|| {
         let rule = "existing toleration can not be modified except its tolerationSeconds";
         Fault::forbidden("spec.tolerations", rule)
     })
+}
+
+/// Gates may be removed.
+fn gates(now: &Value, before: &Value) -> Vec<Fault> {
+    const LIST: &str = "schedulingGates";
+    let name = |gate: &Value| object::text(gate, &["name"]).to_owned();
+    let old: HashSet<String> = items(before, LIST).map(|(_, gate)| name(gate)).collect();
+    let new = items(now, LIST).map(|(at, gate)| (at, name(gate)));
+    new.filter(|(_, name)| !old.contains(name))
+        .map(|(at, name)| {
+            let rule = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            Fault::forbidden(format!("spec.{LIST}[{at}].name"), &rule)
+        })
+        .collect()
 }
 
 /// Returns the new spec with the old values of the fields that may change.
