@@ -138,7 +138,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "subresources",
-        reason: "Less is validated in the bodies of the subresources `status`, `scale` and `eviction`; an eviction leaves no condition, and the row of an ended pod has none.",
+        reason: "Less is validated in the bodies of the subresources `status`, `scale` and `eviction`; an eviction leaves no condition.",
         is_masked: false,
     },
 ];

@@ -66,6 +66,10 @@ const FILES: &[(&str, &str)] = &[
     ("evictions", include_str!("sequences/evictions.txt")),
     ("options", include_str!("sequences/options.txt")),
     ("volumes", include_str!("sequences/volumes.txt")),
+    ("rows", include_str!("sequences/rows.txt")),
+    ("fields", include_str!("sequences/fields.txt")),
+    ("rollouts", include_str!("sequences/rollouts.txt")),
+    ("events", include_str!("sequences/events.txt")),
 ];
 
 /// Sequences for every kind, and a valid object of each.
