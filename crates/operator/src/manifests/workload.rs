@@ -301,7 +301,7 @@ fn release(parameters: &Parameters) -> Value {
     json!({"name": "RELEASE_VERSION", "value": parameters.release})
 }
 
-/// Labels of control plane nodes: that of Kubernetes, and that of MicroK8s, which gives its nodes no role.
+/// Labels of control plane nodes: that of Kubernetes, and that of `MicroK8s`, which gives its nodes no role.
 const CONTROL_PLANE: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node.kubernetes.io/microk8s-controlplane"];
 
