@@ -86,6 +86,8 @@ pub struct Facts {
     pub namespace: Fetched<Namespace>,
     /// Status of the operator.
     pub operator: Fetched<ClusterOperator>,
+    /// Sign of another operator that runs the cluster.
+    pub other_operator: Option<String>,
     /// ControllerConfig of the cluster.
     pub controller_config: Fetched<ControllerConfig>,
     /// Deployments of the namespace.
@@ -124,6 +126,7 @@ impl Facts {
             installed_in: label::NAMESPACE.to_owned(),
             namespace: Fetched::Absent,
             operator: Fetched::Absent,
+            other_operator: None,
             controller_config: Fetched::Absent,
             deployments: Fetched::Absent,
             daemon_sets: Fetched::Absent,
@@ -148,8 +151,13 @@ impl Facts {
             && self.pools.items().is_empty()
     }
 
-    /// Returns the command that installs the manifests into the namespace of the processes.
+    /// Returns the command that installs the manifests into the namespace of the processes, or the first one
+    /// on a cluster of another operator.
     fn install(&self) -> String {
+        if self.other_operator.is_some() {
+            // The manifests would replace objects of the other operator.
+            return "mco takeover --check".to_owned();
+        }
         match self.installed_in.as_str() {
             label::NAMESPACE => "mco install | kubectl apply -f -".to_owned(),
             namespace => format!("mco install --namespace {namespace} | kubectl apply -f -"),

@@ -126,18 +126,24 @@ fn strings(value: &mut Value) {
         Value::Object(members) => {
             variable(members);
             for (name, member) in members.iter_mut() {
-                if let (true, Value::String(found)) = (text::is_secret_name(name), &*member)
-                    && !found.is_empty()
-                    && !found.starts_with("(redacted")
-                    && !is_reference(name)
-                {
-                    *member = json!(sized(found));
+                if text::is_secret_name(name) && !is_reference(name) {
+                    secret(member);
                 } else {
                     strings(member);
                 }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Hides the member of a secret name: one text, or several, such as the values of a header.
+fn secret(value: &mut Value) {
+    match value {
+        Value::String(found) if found.starts_with("(redacted") => {}
+        Value::String(_) => hide(value),
+        Value::Array(items) => items.iter_mut().for_each(secret),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => strings(value),
     }
 }
 
@@ -199,6 +205,15 @@ mod tests {
         assert_eq!(found["spec"]["proxy"]["httpProxy"], "http://(redacted)@proxy:3128");
         assert_eq!(found["spec"]["images"]["a"], "b");
         assert_eq!(found["spec"]["pullSecret"]["name"], "pull-secret");
+
+        let config = json!({"spec": {"kubeletConfig": {"maxPods": 250, "staticPodURLHeader": {
+            "Authorization": ["Basic MARKER"], "Accept": ["text/plain"]}}}});
+        let found = redacted("KubeletConfig", config);
+        assert_eq!(
+            found["spec"]["kubeletConfig"],
+            json!({"maxPods": 250, "staticPodURLHeader": {
+                "Authorization": ["(redacted: 12 bytes)"], "Accept": ["text/plain"]}})
+        );
 
         let pod = json!({"spec": {"volumes": [{"name": "v", "secret": {"secretName": "tls"}}],
             "containers": [{"name": "c", "env": [{"name": "A", "value": "MARKER"},

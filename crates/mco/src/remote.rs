@@ -3,6 +3,7 @@
 pub(crate) mod installation;
 pub(crate) mod kinds;
 mod locate;
+pub(crate) mod runner;
 pub(crate) mod table;
 
 use std::{

@@ -28,7 +28,7 @@ use mco_core::status::{
 use serde_json::json;
 
 pub(crate) use self::observed::Observed;
-use crate::{Context, claim, manifests::MANAGED_BY, steps::StepError};
+use crate::{Context, claim, manifests::MANAGED_BY, operands::Operands, steps::StepError};
 
 const OPERATOR: &str = "operator";
 const OPERATOR_IMAGE: &str = "operator-image";
@@ -69,6 +69,7 @@ pub(crate) async fn update_status(
     let incomplete = context.incomplete();
     let detected = context.observed.detected();
     let boot_images = context.machine_configurations.blocking_boot_images();
+    let rollout = context.operands.as_ref().and_then(Operands::pending);
     let found = ensure(context).await?;
     if claim::refusal(&found.metadata, namespace(&context.client)).is_some() {
         return Ok(silent_after);
@@ -86,6 +87,7 @@ pub(crate) async fn update_status(
         controller: &controller,
         controller_workload: context.observed.controller(),
         server_workload: context.observed.server(),
+        rollout: rollout.as_deref(),
         incomplete: &incomplete,
         detected: &detected,
         boot_images: boot_images.as_deref(),

@@ -313,6 +313,16 @@ impl Operands {
         rollout(CONTROLLER, found.as_ref(), &self.version)
     }
 
+    /// Returns the reason for which the controller of the wanted version does not run yet, or another
+    /// workload still waits for it.
+    pub(crate) fn pending(&self) -> Option<String> {
+        let held = self.hold.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (self.controller(), held) {
+            (Rollout::Incomplete(reason), _) => Some(reason),
+            (Rollout::Complete, held) => held.map(|hold| hold.reason),
+        }
+    }
+
     /// Records that a workload waits for the controller.
     fn hold(&self, name: &ObjectName, controller: Option<Rollout>) {
         let Some(Rollout::Incomplete(reason)) = controller else { return };

@@ -55,6 +55,7 @@ pub fn mco(program: &Path, layer: Layer) -> Image<'_> {
         path: "/usr/bin/mco",
         arguments: &[],
         names: &[
+            "apiserver-watcher",
             "machine-config-controller",
             "machine-config-daemon",
             "machine-config-operator",

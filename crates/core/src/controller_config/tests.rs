@@ -170,6 +170,13 @@ fn trust_bundles_are_concatenated_and_checked() {
     add(&mut facts, &source, &[("ca-bundle.crt", &proxy)]);
     assert_eq!(bundle(&facts), format!("{user}{proxy}"));
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    // Of several blocks one has to be a certificate.
+    let damaged = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+    let mixed = format!("# a comment\n{broken}{damaged}{proxy}");
+    add(&mut facts, &source, &[("ca-bundle.crt", &mixed)]);
+    assert_eq!(bundle(&facts), format!("{user}{mixed}"));
+    add(&mut facts, &source, &[("ca-bundle.crt", "")]);
+    assert_eq!(bundle(&facts), user, "an empty bundle is no fault");
     for (key, data) in [("ca-bundle.crt", broken), ("ca-bundle.crt", "text"), ("other", &proxy)] {
         add(&mut facts, &source, &[(key, data)]);
         let error = fails(&facts);

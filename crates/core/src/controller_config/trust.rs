@@ -100,21 +100,18 @@ pub(super) fn additional_bundle(facts: &Facts) -> Result<Option<Bytes>, FactsErr
     Ok((!bundle.is_empty()).then(|| bundle.into()))
 }
 
+/// Returns a bundle with at least one certificate, or an empty one. Compat: a block that is no valid
+/// certificate is passed over, as programs that read the bundle do (`AppendCertsFromPEM` of Go).
 fn valid_bundle(source: &Source, bundle: Option<&Vec<u8>>) -> Result<Vec<u8>, FactsError> {
     let fault = || FactsError::Pem { config_map: source.clone() };
-    let bundle = bundle.ok_or_else(fault)?;
-    let mut certificates = 0;
-    for block in Pem::iter_from_buffer(bundle) {
-        let block = block.map_err(|_| fault())?;
-        if block.label == "CERTIFICATE" {
-            block.parse_x509().map_err(|_| fault())?;
-            certificates += 1;
-        }
+    let mut bundle = bundle.ok_or_else(fault)?.clone();
+    if bundle.is_empty() {
+        return Ok(bundle);
     }
-    if certificates == 0 {
+    let is_certificate = |block: &Pem| block.label == "CERTIFICATE" && block.parse_x509().is_ok();
+    if !Pem::iter_from_buffer(&bundle).flatten().any(|block| is_certificate(&block)) {
         return Err(fault());
     }
-    let mut bundle = bundle.clone();
     if !bundle.ends_with(b"\n") {
         bundle.push(b'\n');
     }

@@ -12,7 +12,8 @@ use crate::status::operator::{Workload, silence_limit};
 const OPERATOR: &str = "machine-config-operator";
 
 pub(super) fn examine(facts: &Facts) -> Vec<Finding> {
-    let mut found = report(facts);
+    let mut found: Vec<Finding> = other_operator(facts).into_iter().collect();
+    found.extend(report(facts));
     found.extend(leader(facts, Part::Operator, OPERATOR, label::CLUSTER_OPERATOR));
     let controller = "machine-config-controller";
     found.extend(leader(facts, Part::Controller, controller, controller));
@@ -22,6 +23,17 @@ pub(super) fn examine(facts: &Facts) -> Vec<Finding> {
     found.extend(versions(facts));
     found.extend(first_boot(facts));
     found
+}
+
+/// Reports that another operator runs the cluster, and what that means for an installation.
+fn other_operator(facts: &Facts) -> Option<Finding> {
+    let evidence = facts.other_operator.as_ref()?;
+    let text = format!(
+        "another operator runs this cluster: {evidence}; processes of mco change nothing here without \
+         --take-over"
+    );
+    let fix = "run: mco takeover --check; docs/takeover.md has the steps";
+    Some(Finding::warning(Part::Operator, text, fix))
 }
 
 /// Repeats the conditions of the ClusterOperator that need attention.
@@ -201,14 +213,15 @@ fn daemon_set(facts: &Facts, part: Part, name: &str) -> Option<Finding> {
     let pods = usize::try_from(desired).unwrap_or_default();
     Some(if desired == 0 {
         let text = format!("the DaemonSet {name} selects no node");
-        Finding::warning(
-            part,
-            text,
-            format!(
-                "see the nodeSelector: kubectl get daemonset {name} -n {} -o yaml",
-                facts.installed_in
-            ),
-        )
+        let fix = if part == Part::Server {
+            "give control plane nodes their label: kubectl label node NODE \
+             node-role.kubernetes.io/control-plane="
+                .to_owned()
+        } else {
+            let namespace = &facts.installed_in;
+            format!("see its nodeSelector: kubectl get daemonset {name} -n {namespace} -o yaml")
+        };
+        Finding::warning(part, text, fix)
     } else if ready >= desired {
         Finding::ok(part, format!("{} of {name} are ready", counted(pods, "pod")))
     } else if ready == 0 && part == Part::Server {
@@ -254,6 +267,10 @@ fn failing_pod(facts: &Facts, pod: &Pod) -> Option<Finding> {
 
 /// Compares the images of the processes, and the client with the operator.
 fn versions(facts: &Facts) -> Option<Finding> {
+    // The versions of another operator say nothing about the client.
+    if facts.other_operator.is_some() {
+        return None;
+    }
     let versions = ClusterVersions::of(
         None,
         facts.operator.found(),

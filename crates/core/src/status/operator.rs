@@ -48,6 +48,8 @@ pub struct OperatorView<'a> {
     pub controller_workload: Option<Workload>,
     /// DaemonSet of the config server, if the cluster has one.
     pub server_workload: Option<Workload>,
+    /// Reason for which the controller of this version does not run yet.
+    pub rollout: Option<&'a str>,
     /// `CustomResourceDefinitions` of other owners that lack members, as text.
     pub incomplete: &'a [String],
     /// Settings of kubelets and container engines that matter to support.
@@ -98,8 +100,10 @@ pub fn operator(view: &OperatorView<'_>) -> OperatorStatus {
     let required = || view.pools.iter().filter(|pool| pools::is_required(pool));
     let updated = required().next().is_some() && required().all(|pool| pools::is_updated(pool));
     let skew = view.pools.iter().find_map(|pool| build_skew(pool));
-    // Pools that another build rendered, and pools without a controller, show no current state.
-    let arrived = updated && stopped_controller(view).is_none() && skew.is_none();
+    // Pools that another build rendered, and pools without a controller, show no current state. Those of a
+    // first installation have none before the controller runs.
+    let is_rolled_out = view.reached.is_none() || view.rollout.is_none();
+    let arrived = updated && is_rolled_out && stopped_controller(view).is_none() && skew.is_none();
     let reached =
         if failure.is_none() && (known || arrived) { Reached::Yes } else { Reached::NotYet };
 
@@ -202,7 +206,10 @@ fn progressing(
     match pools::rollouts(view.pools) {
         Some((reason, pools)) => Finding::yes(reason, &format!("{text}: {pools}")),
         None if at_version => Finding::no("", &text),
-        None => Finding::yes("", &text),
+        None => match view.rollout.filter(|_| failed == Failed::No) {
+            Some(rollout) => Finding::yes("", &format!("{text}: {rollout}")),
+            None => Finding::yes("", &text),
+        },
     }
 }
 

@@ -2,22 +2,28 @@
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use mco_api::{join_token, label};
 use mco_cluster::{CallError, report::chain};
+use mco_core::takeover::{Evidence, Order};
 use mco_operator::manifests::{self, IMAGE, ObjectName, Parameters};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::takeover::is_own;
 use crate::{
     error::error_with_hint,
     print::{self, Screen},
     process::TakeoverArgs,
-    remote::{self, Connection, installation},
+    remote::{self, Connection, installation, runner},
 };
+
+/// Name of the operator's Deployment.
+const OPERATOR: &str = "machine-config-operator";
 
 /// Field manager of a dry run.
 const MANAGER: &str = "mco";
@@ -83,8 +89,10 @@ pub(crate) fn run(args: &InstallArgs, screen: &mut Screen<'_>) -> anyhow::Result
         order: args.takeover.order(),
         ..Parameters::new(&args.image)
     };
-    let objects = manifests::install(&parameters);
-    remote::block_on(check_installation(args))?;
+    let objects = match remote::block_on(check_installation(args))? {
+        Extent::All => manifests::install(&parameters),
+        Extent::Operator => manifests::operator(&parameters),
+    };
     if args.dry_run.is_some() {
         return remote::block_on(dry_run(args, &objects, screen));
     }
@@ -97,17 +105,37 @@ pub(crate) fn run(args: &InstallArgs, screen: &mut Screen<'_>) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if an installation is in another namespace: only one operator may lead. Without a cluster
-/// that answers, nothing is checked; a cluster that flags name must have a valid kubeconfig.
-async fn check_installation(args: &InstallArgs) -> anyhow::Result<()> {
+/// The manifests that a cluster gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Those that the flags give.
+    All,
+    /// The operator and its rights: kinds and namespace are another operator's.
+    Operator,
+}
+
+/// The state of a cluster on which an installation depends.
+struct Examined {
+    /// Namespace of the installation that the cluster has.
+    namespace: Option<String>,
+    /// Sign of another operator that runs the cluster.
+    other: Option<Evidence>,
+    /// Whether the operator's Deployment is that of an installation.
+    is_deployed: bool,
+}
+
+/// Fails if an installation is in another namespace: only one operator may lead; and if another operator
+/// runs the cluster, whose objects the manifests would replace. Without a cluster that answers, nothing is
+/// checked; a cluster that flags name must have a valid kubeconfig.
+async fn check_installation(args: &InstallArgs) -> anyhow::Result<Extent> {
     if !args.connection.has_cluster() && !args.connection.is_given() {
-        return Ok(());
+        return Ok(Extent::All);
     }
     // A program that the kubeconfig names for credentials may not answer either.
     let client = timeout(CHECK_LIMIT, args.connection.client());
     let why = match client.await {
-        Ok(Ok(client)) => match timeout(CHECK_LIMIT, installation::find(&client)).await {
-            Ok(Ok(found)) => return check_namespace(args, found),
+        Ok(Ok(client)) => match timeout(CHECK_LIMIT, examine_cluster(&client)).await {
+            Ok(Ok(found)) => return extent(args, found),
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "it does not answer".to_owned(),
         },
@@ -116,7 +144,43 @@ async fn check_installation(args: &InstallArgs) -> anyhow::Result<()> {
         Err(_) => "its credentials do not arrive".to_owned(),
     };
     print::note(&format!("installations in the cluster were not checked: {why}"));
-    Ok(())
+    Ok(Extent::All)
+}
+
+async fn examine_cluster(client: &Client) -> anyhow::Result<Examined> {
+    let namespace = installation::find(client).await?;
+    let other = runner::other(client).await.unwrap_or_else(|error| {
+        let why = chain(&error);
+        print::note(&format!("the operator of the cluster was not checked: {why}"));
+        None
+    });
+    let deployments = Api::<Deployment>::namespaced(client.clone(), label::NAMESPACE);
+    let deployed = match &other {
+        Some(_) => deployments.get_metadata_opt(OPERATOR).await.map_err(remote::call_error)?,
+        None => None,
+    };
+    let is_deployed = deployed.is_some_and(|found| is_own(&found.metadata));
+    Ok(Examined { namespace, other, is_deployed })
+}
+
+/// Returns the manifests for a cluster.
+fn extent(args: &InstallArgs, found: Examined) -> anyhow::Result<Extent> {
+    check_namespace(args, found.namespace)?;
+    let Some(evidence) = found.other.filter(|_| args.takeover.order() == Order::HandsOff) else {
+        return Ok(Extent::All);
+    };
+    if found.is_deployed {
+        // Without the flags the manifests end the takeover that the present ones ordered.
+        return Ok(Extent::Operator);
+    }
+    Err(error_with_hint(
+        format!(
+            "another operator runs this cluster: {evidence}; the manifests would replace its operator and \
+             its kinds"
+        ),
+        "run `mco takeover --check`, and then `mco install --take-over --adopt-build`; \
+         docs/takeover.md has all steps",
+    ))
 }
 
 fn check_namespace(args: &InstallArgs, found: Option<String>) -> anyhow::Result<()> {

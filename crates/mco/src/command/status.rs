@@ -8,20 +8,16 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, ObjectMeta};
+use kube::api::ListParams;
 use mco_api::{ClusterOperator, MachineConfigNode, MachineConfigPool, label};
-use mco_cluster::{Api, Shutdown, permission};
-use mco_core::{
-    lint::suggest,
-    takeover::{self, BASE_CONFIGS, Facts, Runner},
-};
+use mco_cluster::{Api, Shutdown};
+use mco_core::lint::suggest;
 use serde_json::json;
 
 use crate::{
     error::error_with_hint,
     print::Screen,
-    process,
-    remote::{self, Access, Connection},
+    remote::{self, Access, Connection, runner},
     up::{
         display::{self, ClusterWatch, DisplayMode, Part},
         terminal::Terminal,
@@ -136,18 +132,11 @@ fn unknown(name: &str, view: &StatusView) -> anyhow::Error {
 
 /// Returns a line about the operator that runs the cluster, if it is another one.
 async fn other_operator(client: &kube::Client) -> anyhow::Result<Option<String>> {
-    let own = process::build();
-    let suffices = |found: Option<&ObjectMeta>| takeover::is_marked(found, &own);
-    let observed = permission::observe(client, &BASE_CONFIGS, suffices).await?;
-    let facts = Facts {
-        controller_config: observed.controller_config.as_ref(),
-        base_configs: &observed.base_configs,
-    };
-    Ok(match takeover::runner(facts, &own) {
-        Runner::Ours => None,
-        Runner::Another(evidence) => Some(format!(
+    let found = runner::other(client).await?;
+    Ok(found.map(|evidence| {
+        format!(
             "another operator runs this cluster: {evidence}; processes of mco change nothing without \
              --take-over, see `mco takeover --check`"
-        )),
-    })
+        )
+    }))
 }

@@ -12,6 +12,7 @@ use mco_core::takeover::{
     check::{self, Effect, Finding, Report},
 };
 
+pub(crate) use self::fetch::is_own;
 use crate::{
     print::{self, BOLD, GREEN, RED, Screen},
     process,

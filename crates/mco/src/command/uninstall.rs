@@ -12,11 +12,8 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use mco_api::{ContainerRuntimeConfig, KubeletConfig};
-use mco_cluster::{client::namespace, permission};
-use mco_core::{
-    container_runtime, kubelet,
-    takeover::{self, BASE_CONFIGS, Facts, Runner},
-};
+use mco_cluster::client::namespace;
+use mco_core::{container_runtime, kubelet};
 use mco_operator::manifests::{MANAGED_BY, ObjectName};
 use serde_json::json;
 
@@ -25,8 +22,7 @@ use super::install::api;
 use crate::{
     error::error_with_hint,
     print::{self, Screen},
-    process,
-    remote::{self, Access, Connection},
+    remote::{self, Access, Connection, runner},
 };
 
 /// Name of the operator's Deployment.
@@ -142,24 +138,15 @@ fn check_others(args: &UninstallArgs, others: &[Found]) -> anyhow::Result<()> {
 
 /// Fails on a cluster that was taken over: the other operator continues with the annotations of nodes.
 async fn check_runner(client: &Client) -> anyhow::Result<()> {
-    let build = process::build();
-    let suffices = |found: Option<&ObjectMeta>| takeover::is_marked(found, &build);
-    let observed = permission::observe(client, &BASE_CONFIGS, suffices).await;
-    let observed = observed.context("failed to find out who runs the cluster")?;
-    let facts = Facts {
-        controller_config: observed.controller_config.as_ref(),
-        base_configs: &observed.base_configs,
-    };
-    match takeover::runner(facts, &build) {
-        Runner::Ours => Ok(()),
-        Runner::Another(evidence) => Err(error_with_hint(
-            format!(
-                "the cluster is another operator's, which needs the annotations that --forget \
-                 removes: {evidence}"
-            ),
-            "leave out --forget to hand the cluster back",
-        )),
-    }
+    let found = runner::other(client).await.context("failed to find out who runs the cluster")?;
+    let Some(evidence) = found else { return Ok(()) };
+    Err(error_with_hint(
+        format!(
+            "the cluster is another operator's, which needs the annotations that --forget removes: \
+             {evidence}"
+        ),
+        "leave out --forget to hand the cluster back",
+    ))
 }
 
 /// Deletes the objects. Returns the nodes whose daemons did not answer.

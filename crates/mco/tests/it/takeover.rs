@@ -181,6 +181,30 @@ async fn a_cluster_of_another_operator_is_left_alone(
     }
 }
 
+/// Runs `mco` and returns its exit code and all that it prints.
+fn run(api: &dyn ApiServer, words: &[&str]) -> (Option<i32>, String) {
+    let run = crate::mco(words).arg("--kubeconfig").arg(api.kubeconfig()).output().unwrap();
+    (run.status.code(), String::from_utf8([run.stdout, run.stderr].concat()).unwrap())
+}
+
+/// The manifests of an installation would replace objects of the other operator. They are printed for a
+/// takeover, and to end one: then the operator is that of `mco`.
+fn an_installation_needs_an_order(api: &dyn ApiServer, is_deployed: bool) {
+    let (_, text) = run(api, &["install", "--take-over"]);
+    assert!(text.contains("kind: Deployment") && text.contains("--take-over"), "{text}");
+    let (code, text) = run(api, &["install"]);
+    assert!(!text.contains("kind: CustomResourceDefinition"), "{text}");
+    if is_deployed {
+        assert!(code == Some(0) && text.contains("kind: Deployment"), "{text}");
+        return;
+    }
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("the manifests would replace its operator and its kinds"), "{text}");
+    assert!(text.contains("run `mco takeover --check`, and then `mco install --take-over"));
+    let (code, text) = run(api, &["install", "--dry-run=server"]);
+    assert!(code == Some(1) && !text.contains("(server dry run)"), "{text}");
+}
+
 fn desired(node: &Value) -> &Value {
     &node["metadata"]["annotations"][annotation::DESIRED_CONFIG.name()]
 }
@@ -331,6 +355,12 @@ async fn the_check_changes_nothing(api: &dyn ApiServer, dump: &Dump, folder: &Fo
     assert_eq!(report["findings"][0]["effect"], "forbids");
     assert_eq!(changes(&before, &dump.objects_of(&client).await), Vec::<String>::new());
 
+    an_installation_needs_an_order(api, false);
+    let (_, text) = run(api, &["doctor"]);
+    let warning = "warning  operator       another operator runs this cluster: ControllerConfig";
+    assert!(text.contains(warning), "{text}");
+    assert!(text.contains("fix: run: mco takeover --check"), "{text}");
+    assert!(!text.contains("this client has version"), "{text}");
     // An operator of mco that Helm has installed, which waits, is not taken for the other one.
     for (release, expected) in [(Some("mco"), Some(0)), (None, Some(1))] {
         create_operator(&client, release).await;
@@ -338,6 +368,7 @@ async fn the_check_changes_nothing(api: &dyn ApiServer, dump: &Dump, folder: &Fo
         assert_eq!(code, expected, "{text}{errors}");
         let forbids = "forbids Deployment/machine-config-operator: it is to have 1 pods";
         assert_eq!(text.contains(forbids), release.is_none(), "{text}");
+        an_installation_needs_an_order(api, release.is_some());
     }
 }
 

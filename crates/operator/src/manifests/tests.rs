@@ -47,6 +47,27 @@ fn workloads_have_probes_requests_and_a_security_context() {
     assert_eq!(count, 4);
 }
 
+/// k3s, RKE2 and k0s give the labels of roles the value `true`.
+#[test]
+fn the_config_server_selects_control_plane_nodes_whatever_the_value_of_their_label() {
+    let objects = operands(Stage::MachineConfigServer, &Parameters::new(IMAGE));
+    let pod = objects.last().unwrap().pointer("/spec/template/spec").unwrap();
+    assert_eq!(pod.get("nodeSelector"), None);
+    let terms = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = pod.pointer(terms).unwrap()["nodeSelectorTerms"].as_array().unwrap();
+    let keys: Vec<&str> = terms
+        .iter()
+        .map(|term| {
+            let expression = &term["matchExpressions"][0];
+            assert_eq!(expression["operator"], "Exists");
+            expression["key"].as_str().unwrap()
+        })
+        .collect();
+    let expected =
+        ["node-role.kubernetes.io/control-plane", "node.kubernetes.io/microk8s-controlplane"];
+    assert_eq!(keys, expected);
+}
+
 #[test]
 fn no_rule_has_a_wildcard_and_the_operator_gives_rights_by_name_only() {
     for object in everything() {

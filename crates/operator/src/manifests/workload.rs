@@ -138,7 +138,7 @@ pub(super) fn server(parameters: &Parameters) -> Value {
             {"name": "bootstrap-token",
                 "secret": {"secretName": "node-bootstrapper-token", "optional": true}},
         ],
-        "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+        "affinity": on_control_plane(),
         "tolerations": control_plane(),
     });
     daemon_set(SERVER_NAME, &with(pod(SERVER_NAME, &container), more))
@@ -299,6 +299,18 @@ fn tls(parameters: &Parameters) -> Vec<String> {
 /// Returns the variable with the version that the processes report.
 fn release(parameters: &Parameters) -> Value {
     json!({"name": "RELEASE_VERSION", "value": parameters.release})
+}
+
+/// Labels of control plane nodes: that of Kubernetes, and that of `MicroK8s`, which gives its nodes no role.
+const CONTROL_PLANE: [&str; 2] =
+    ["node-role.kubernetes.io/control-plane", "node.kubernetes.io/microk8s-controlplane"];
+
+/// Returns the affinity to control plane nodes. The values of the labels do not matter: they are empty in
+/// kubeadm, and `true` in k3s, RKE2 and k0s.
+fn on_control_plane() -> Value {
+    let term = |key: &str| json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
+    let terms = json!({"nodeSelectorTerms": CONTROL_PLANE.map(term)});
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
 }
 
 fn control_plane() -> Value {

@@ -1,6 +1,6 @@
 //! An operand as the operator sees it: its metadata, and a summary of its pods if it has any.
 
-use std::{borrow::Cow, fmt, marker::PhantomData};
+use std::{borrow::Cow, collections::BTreeMap, fmt, marker::PhantomData};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -36,7 +36,8 @@ pub(crate) struct Fingerprint {
     uid: Option<String>,
     /// Generation, which changes with the specification; the resource version for kinds without one.
     version: String,
-    is_ours: bool,
+    /// Labels, with which the generation does not change. One of them tells that the object is ours.
+    labels: BTreeMap<String, String>,
 }
 
 impl<K> Observed<K> {
@@ -47,7 +48,8 @@ impl<K> Observed<K> {
             Some(generation) => format!("generation {generation}"),
             None => self.metadata.resource_version.clone().unwrap_or_default(),
         };
-        Fingerprint { uid: self.metadata.uid.clone(), version, is_ours: self.is_ours() }
+        let labels = self.metadata.labels.clone().unwrap_or_default();
+        Fingerprint { uid: self.metadata.uid.clone(), version, labels }
     }
 
     /// Returns true if the object belongs to this installation.
@@ -203,6 +205,9 @@ mod tests {
         assert_ne!(found.fingerprint(), object(3, "12", 1).fingerprint());
         assert_eq!(found.pods.version, ("a".to_owned(), "1".to_owned()));
         assert_eq!(object(2, "11", 1).pods.ready, 1);
+        let mut edited = object(2, "10", 0);
+        edited.metadata.labels.as_mut().unwrap().insert("k8s-app".to_owned(), "a".to_owned());
+        assert_ne!(found.fingerprint(), edited.fingerprint(), "labels have no generation");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use mco_api::label;
+use mco_api::{ClusterOperator, MachineConfigPool, label};
 use mco_core::{
     render::Build,
     takeover::{AdoptedBuild, Order},
@@ -26,7 +26,7 @@ use mco_operator::{
 use serde_json::{Value, json};
 
 use self::cluster::{Cluster, IMAGE, contains, settings};
-use crate::support::{Operator, condition, wait, wait_for};
+use crate::support::{Operator, condition, established, wait, wait_for};
 
 const CONTROLLER: &str = "machine-config-controller";
 const DAEMON: &str = "machine-config-daemon";
@@ -148,6 +148,22 @@ async fn nothing_is_written_while_nothing_differs() {
     operator.stop().await;
 }
 
+/// Labels have no generation.
+#[tokio::test]
+async fn an_edited_label_of_a_workload_is_reverted() {
+    let cluster = Cluster::embedded().await;
+    let operator = Operator::start(&cluster.own, &settings(IMAGE));
+    let deployments = Api::<Deployment>::namespaced(cluster.admin.clone(), label::NAMESPACE);
+    wait_for(&deployments, CONTROLLER, "it is applied", |found| found.is_some()).await;
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"k8s-app": "other"}}}));
+    deployments.patch(CONTROLLER, &PatchParams::default(), &patch).await.unwrap();
+    let is_reverted = |found: Option<&Deployment>| {
+        found.is_some_and(|it| it.labels().get("k8s-app").is_some_and(|app| app == CONTROLLER))
+    };
+    wait_for(&deployments, CONTROLLER, "the label is reverted", is_reverted).await;
+    operator.stop().await;
+}
+
 #[tokio::test]
 async fn an_object_of_another_owner_is_left_and_reported_until_it_is_given_to_the_operator() {
     let cluster = Cluster::embedded().await;
@@ -250,6 +266,43 @@ async fn an_upgrade_starts_with_the_controller_on_the_embedded_api_server() {
 async fn an_upgrade_starts_with_the_controller_on_a_real_kube_apiserver() {
     let Some(cluster) = Cluster::real().await else { return };
     an_upgrade_starts_with_the_controller(&cluster).await;
+}
+
+/// Returns true if the ClusterOperator reports the version as reached.
+fn is_at(operator: &ClusterOperator, version: &str) -> bool {
+    let versions = operator.status.iter().flat_map(|status| &status.versions);
+    versions.into_iter().any(|found| found.name == "operator" && found.version == version)
+}
+
+// covers: O33
+#[tokio::test]
+async fn a_version_is_reached_when_its_controller_runs() {
+    let cluster = Cluster::embedded().await;
+    let operator = Operator::start(&cluster.own, &settings(IMAGE));
+    let pools = Api::<MachineConfigPool>::all(cluster.admin.clone());
+    established(&cluster.admin, "machineconfigpools.machineconfiguration.openshift.io").await;
+    wait_for(&pools, "master", "it exists", |found| found.is_some()).await;
+    let config = json!({"name": "rendered-master-1"});
+    let patch = Patch::Merge(json!({"spec": {"configuration": config}}));
+    pools.patch("master", &PatchParams::default(), &patch).await.unwrap();
+    let updated =
+        json!({"type": "Updated", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"observedGeneration": 9, "configuration": config, "conditions": [updated]});
+    let patch = Patch::Merge(json!({"status": status}));
+    pools.patch_status("master", &PatchParams::default(), &patch).await.unwrap();
+    wait(&cluster.admin, "the first version", |it| is_at(it, "4.20.0")).await;
+    operator.stop().await;
+
+    let new = Config { release: "4.21.0".to_owned(), ..settings("registry.test/mco:2") };
+    let operator = Operator::start(&cluster.own, &new);
+    let expected =
+        "True : Working towards 4.21.0: deployment machine-config-controller is not ready";
+    let waits = |it: &ClusterOperator| condition(it, "Progressing").starts_with(expected);
+    let found = wait(&cluster.admin, "the operator waits for the controller", waits).await;
+    assert!(is_at(&found, "4.20.0"), "{:?}", found.status);
+    roll_out(&cluster, 0).await;
+    wait(&cluster.admin, "the next version", |it| is_at(it, "4.21.0")).await;
+    operator.stop().await;
 }
 
 // covers: O15

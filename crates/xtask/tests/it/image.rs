@@ -49,8 +49,10 @@ fn a_program_runs_from_nothing_but_its_image_under_every_name() {
     tar(&["-xf", layer.path().to_str().expect("plain text")], &root);
     let listed = tar(&["-tvf", layer.path().to_str().expect("plain text")], &root);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    for name in ["controller", "daemon", "operator", "server"] {
-        let link = fs::read_link(root.join(format!("usr/bin/machine-config-{name}")));
+    let processes = ["controller", "daemon", "operator", "server"];
+    let names = processes.map(|name| format!("machine-config-{name}"));
+    for name in names.into_iter().chain(["apiserver-watcher".to_owned()]) {
+        let link = fs::read_link(root.join(format!("usr/bin/{name}")));
         assert_eq!(link.expect("a link"), Path::new("mco"), "{listed}");
     }
     let run = Command::new("chroot").arg(&root).args(["/usr/bin/mco", "--list"]).output();

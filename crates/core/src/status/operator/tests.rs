@@ -85,6 +85,7 @@ fn view<'a>(pools: &'a [&'a MachineConfigPool]) -> OperatorView<'a> {
         controller: &ControllerState::Running,
         controller_workload: None,
         server_workload: None,
+        rollout: None,
         incomplete: &[],
         detected: &[],
         boot_images: None,
@@ -155,6 +156,25 @@ fn conditions_follow_version_and_failure() {
     ];
     for (case, (reached, failure, words), expected) in cases {
         assert_eq!(conditions(reached, failure, words), expected, "{case}");
+    }
+}
+
+// covers: O33
+#[test]
+fn a_version_is_reached_when_its_controller_runs() {
+    let pool = pool("required updated");
+    let all = [&pool];
+    let towards = "Progressing=True : Working towards 2: deployment c is not ready";
+    let rows = [
+        (Some("1"), Some("deployment c is not ready"), Reached::NotYet, towards),
+        (Some("1"), None, Reached::Yes, AT_VERSION),
+        (Some("2"), Some("deployment c is not ready"), Reached::Yes, AT_VERSION),
+        // A pool of the first installation is updated only after its controller has run.
+        (None, Some("deployment c is not ready"), Reached::Yes, AT_VERSION),
+    ];
+    for (reached, rollout, expected, progressing) in rows {
+        let found = operator(&OperatorView { reached, rollout, ..view(&all) });
+        assert_eq!((found.reached, &*lines(&found)[1]), (expected, progressing), "{reached:?}");
     }
 }
 

@@ -24,7 +24,7 @@ use mco_core::{
 use mco_operator::ExaminedDefinition;
 use serde_json::{Value, json};
 
-use crate::{load, process};
+use crate::{load, process, remote::runner};
 
 /// Annotation of a certificate's Secret with the end of its validity. Compat: the key is that of the
 /// reference's library.
@@ -64,6 +64,9 @@ pub(crate) async fn facts(client: &Client) -> Facts {
         return facts;
     }
     facts.rights = rights(client).await;
+    // A failure is one of the ControllerConfig, which is reported.
+    let other = runner::other(client).await.ok().flatten();
+    facts.other_operator = other.map(|evidence| evidence.to_string());
     facts.definitions = definitions(client).await;
     facts.namespace = get(&Api::all(client.clone()), namespace(client)).await;
     facts.deployments = list(&Api::own(client.clone())).await;

@@ -144,7 +144,7 @@ async fn workloads(
 
 /// Returns true if the object belongs to an installation of `mco`. Helm replaces the label of its
 /// chart's objects, and installs no other operator into the namespace.
-fn is_own(metadata: &ObjectMeta) -> bool {
+pub(crate) fn is_own(metadata: &ObjectMeta) -> bool {
     let label = metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY.0));
     match label.map(String::as_str) {
         Some("Helm") => uninstall::release(metadata).is_some(),
