@@ -66,12 +66,12 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
         .map_err(|source| FirstBootError::Parse { path: path.to_owned(), source })?;
     let name = target.metadata.name.clone().unwrap_or_default();
     // An interrupted update must not be mixed with this one.
-    if let Some((update, progress)) = ledger::open(&host.root).map_err(ExecuteError::from)? {
-        if execute::roll_back(host, &update, &progress)? == Restored::NeedsReboot {
-            // The machine has booted a part of it. Completed from there, it would go back later.
-            execute::reboot_because(host, &format!("Going back to complete {name} again"))?;
-            return Ok(Completed::Rebooting(name));
-        }
+    if let Some((update, progress)) = ledger::open(&host.root).map_err(ExecuteError::from)?
+        && execute::roll_back(host, &update, &progress)? == Restored::NeedsReboot
+    {
+        // The machine has booted a part of it. Completed from there, it would go back later.
+        execute::reboot_because(host, &format!("Going back to complete {name} again"))?;
+        return Ok(Completed::Rebooting(name));
     }
     let source = ParsedConfig::read(present(host, &target)?)?;
     let target = ParsedConfig::read(target)?;

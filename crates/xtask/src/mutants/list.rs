@@ -434,8 +434,8 @@ pub const ALL: &[Mutant] = &[
     Mutant {
         name: "going-back-at-first-boot-not-completed",
         file: "crates/apply/src/first_boot/complete.rs",
-        find: "== Restored::NeedsReboot {",
-        replace: "== Restored::NeedsReboot && name.is_empty() {",
+        find: "== Restored::NeedsReboot\n",
+        replace: "== Restored::NeedsReboot\n        && name.is_empty()\n",
         tests: &["-p", "mco-apply", "--lib", "first_boot::"],
     },
     Mutant {
