@@ -96,7 +96,7 @@ pub fn set_deadline(root: &Root, deadline: Duration) -> Result<(), DiskError> {
 
 /// Returns the required health checks; none if no confirmation is required.
 pub fn policy(root: &Root) -> Result<Option<ConfirmPolicy>, DiskError> {
-    disk::parsed(root, POLICY)
+    disk::undamaged(disk::parsed(root, POLICY))
 }
 
 impl ConfirmPolicy {
@@ -135,7 +135,7 @@ pub fn kubelet<S: System>(host: &Host<S>) -> Result<CheckResult, DiskError> {
 
 /// Returns the config that was rolled back last, if it is still refused.
 pub fn rolled_back(root: &Root) -> Result<Option<RolledBackConfig>, DiskError> {
-    disk::parsed(root, ROLLED_BACK)
+    disk::undamaged(disk::parsed(root, ROLLED_BACK))
 }
 
 /// Records a rolled back config, which is refused from then on.
@@ -214,6 +214,22 @@ mod tests {
         record_rolled_back(&root, &back).unwrap();
         assert_eq!(refusal(&root, "a", true).unwrap(), None);
         assert_eq!(rolled_back(&root).unwrap(), None);
+    }
+
+    #[test]
+    fn a_damaged_record_is_no_dead_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        for path in [POLICY, ROLLED_BACK, disk::CURRENT_CONFIG] {
+            root.write(path, b"{\"", 0o600).unwrap();
+        }
+        let system = SimulatedSystem::open(&root).unwrap();
+        let mut host = Host { root, system };
+        let seen = crate::observe::disk_view(&mut host).unwrap();
+        assert!(seen.current.is_none() && seen.rolled_back.is_none(), "{seen:?}");
+        prepare(&host, DEADLINE).unwrap();
+        assert_eq!(policy(&host.root).unwrap().unwrap().deadline(), DEADLINE, "written anew");
+        assert_eq!(refusal(&host.root, "a", false).unwrap(), None);
     }
 
     #[test]

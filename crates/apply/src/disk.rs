@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use mco_api::MachineConfig;
 use mco_host::{Root, RootError};
+use tracing::warn;
+
+use crate::report::chain;
 
 /// Config of the machine.
 pub const CURRENT_CONFIG: &str = "/etc/machine-config-daemon/currentconfig";
@@ -40,9 +43,9 @@ pub enum DiskError {
     Root(#[from] RootError),
 }
 
-/// Returns the recorded config of the machine, if any.
+/// Returns the recorded config of the machine, if any. A damaged record counts as missing.
 pub fn current_config(root: &Root) -> Result<Option<MachineConfig>, DiskError> {
-    parsed(root, CURRENT_CONFIG)
+    undamaged(parsed(root, CURRENT_CONFIG))
 }
 
 /// Returns the name of the recorded config, if any.
@@ -56,7 +59,7 @@ pub fn current_name(root: &Root) -> Result<Option<String>, DiskError> {
     struct Metadata {
         name: Option<String>,
     }
-    let named: Option<Named> = parsed(root, CURRENT_CONFIG)?;
+    let named: Option<Named> = undamaged(parsed(root, CURRENT_CONFIG))?;
     Ok(named.map(|named| named.metadata.name.unwrap_or_default()))
 }
 
@@ -124,9 +127,36 @@ pub(crate) fn parsed<T: serde::de::DeserializeOwned>(
     serde_json::from_slice(&bytes).map(Some).map_err(|source| DiskError::Parse { path, source })
 }
 
+/// Takes a record that cannot be parsed for a missing one, which the daemon writes anew: no node
+/// waits for ever because of it.
+pub(crate) fn undamaged<T>(found: Result<Option<T>, DiskError>) -> Result<Option<T>, DiskError> {
+    match found {
+        Err(error @ DiskError::Parse { .. }) => {
+            warn!(error = chain(&error), "Ignored a damaged record");
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // covers: C131
+    #[test]
+    fn a_damaged_record_counts_as_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        for text in ["{", "\0\0\0"] {
+            root.write(CURRENT_CONFIG, text.as_bytes(), 0o600).unwrap();
+            assert!(current_config(&root).unwrap().is_none(), "{text}");
+            assert!(current_name(&root).unwrap().is_none(), "{text}");
+        }
+        // What a machine joins with is not guessed.
+        root.write(INITIAL_ANNOTATIONS, b"{", 0o600).unwrap();
+        assert!(initial_annotations(&root).is_err());
+    }
 
     // covers: C22, C23
     #[test]

@@ -171,8 +171,10 @@ fn execute<S: System>(
             ledger.before.remove_empty_link_directories(&host.root)?;
             let completed_in =
                 Some(host.system.facts()?.boot_id).filter(|now| *now != ledger.boot_id);
+            // A deployment that is lost before the next boot may not show in image and arguments.
+            let staged = ledger.plan.steps.iter().any(Step::stages) && host.system.has_staged()?;
             let stage = Stage::Rebooting;
-            let progress = Progress { stage, done: number, completed_in, ..attempt };
+            let progress = Progress { stage, done: number, completed_in, staged, ..attempt };
             ledger::advance(&host.root, &progress)?;
             return Ok(Outcome::RebootDue);
         }

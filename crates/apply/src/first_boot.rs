@@ -9,7 +9,8 @@ use mco_core::{
     machine::Machine,
     plan::{self, ApplyMode, Circumstances, default_policies},
 };
-use mco_host::{Host, System};
+use mco_host::{Host, HostFacts, System, SystemError};
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::complete::present;
 pub use self::complete::{Completed, FirstBootError, complete};
@@ -50,15 +51,38 @@ pub fn provision<S: System>(
     Ok(())
 }
 
+/// Record of the image that a machine was told to reboot into before it joins.
+pub(crate) const PIVOT: &str = "/var/lib/machine-config-daemon/mco-pivot.json";
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Pivot {
+    image: String,
+    boot_id: String,
+}
+
 /// Stages the OS image of the config that a machine joins with, if another one is booted; returns
 /// true if the machine must reboot into it.
+///
+/// Fails if the machine rebooted for this image before and booted another: it would reboot for ever.
 pub fn pivot<S: System>(host: &mut Host<S>, machine: &Machine) -> Result<bool, ExecuteError> {
-    let wanted = machine.spec.os_image_url.as_str();
-    let booted = host.system.facts()?.booted_image.unwrap_or_default();
-    if wanted.is_empty() || booted.is_empty() || booted == wanted {
+    let image = machine.spec.os_image_url.clone();
+    let HostFacts { boot_id, booted_image, .. } = host.system.facts()?;
+    let booted = booted_image.unwrap_or_default();
+    if image.is_empty() || booted.is_empty() || booted == image {
+        host.root.remove(PIVOT).map_err(disk::DiskError::from)?;
         return Ok(false);
     }
-    tracing::info!("Bootstrap pivot required to: {wanted}");
-    host.system.stage_os(wanted)?;
+    let before: Option<Pivot> = disk::undamaged(disk::parsed(&host.root, PIVOT))?;
+    if before.is_some_and(|before| before.image == image && before.boot_id != boot_id) {
+        let what = format!(
+            "the machine rebooted into {image} and booted {booted}: look at its boot loader, and run \
+             `mco node force` to stage the image again"
+        );
+        return Err(SystemError::Os { what }.into());
+    }
+    tracing::info!("Bootstrap pivot required to: {image}");
+    host.system.stage_os(&image)?;
+    disk::write(&host.root, PIVOT, &Pivot { image, boot_id })?;
     Ok(true)
 }

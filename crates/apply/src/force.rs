@@ -21,6 +21,11 @@ pub fn is_requested(root: &Root) -> Result<bool, RootError> {
     Ok(root.exists(FORCE_FILE)? || root.exists(ABANDONED)?)
 }
 
+/// Returns true if only an abandoned update asks for it, and not the administrator in this boot.
+pub(crate) fn is_of_abandoned(root: &Root) -> Result<bool, RootError> {
+    Ok(root.exists(ABANDONED)? && !root.exists(FORCE_FILE)?)
+}
+
 /// Removes the request.
 pub fn withdraw(root: &Root) -> Result<(), RootError> {
     root.remove(FORCE_FILE)?;

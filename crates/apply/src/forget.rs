@@ -10,7 +10,7 @@ use crate::{
     confirm::standby::{self, StandbyError},
     disk,
     execute::FORCE_FILE,
-    force,
+    first_boot, force,
     join::{self, JoinError},
     ledger::{self, LedgerError},
 };
@@ -22,7 +22,7 @@ const FOLDERS: [&str; 3] = [disk::RECORDS, "/var/lib/machine-config-daemon", "/e
 const JOIN: &str = "/var/lib/machine-config-daemon/join";
 
 /// Records in [`FOLDERS`].
-const RECORDS: [&str; 16] = [
+const RECORDS: [&str; 17] = [
     "/etc/machine-config-daemon/currentconfig",
     "/etc/machine-config-daemon/currentimage",
     "/etc/machine-config-daemon/mco-kubelet-restart-deferred",
@@ -37,6 +37,7 @@ const RECORDS: [&str; 16] = [
     "/var/lib/machine-config-daemon/mco-before",
     "/var/lib/machine-config-daemon/mco-confirm.json",
     "/var/lib/machine-config-daemon/mco-last-update.json",
+    first_boot::PIVOT,
     "/var/lib/machine-config-daemon/mco-taken-back.json",
     "/var/lib/machine-config-daemon/mco-update-progress.json",
 ];

@@ -51,7 +51,11 @@ pub fn adopted(
     part.config.passwd = mco_ignition::Config::empty().passwd;
     let booted = |argument: &str| kernel_arguments.iter().any(|found| found == argument);
     part.spec.kernel_arguments.retain(|text| text.split_whitespace().all(booted));
+    // Neither is looked up on the machine: staging what it already has changes nothing.
     part.spec.extensions.clear();
+    if target.kernel() != "default" {
+        part.spec.kernel_type.clear();
+    }
     if let Some(image) = booted_image {
         image.clone_into(&mut part.spec.os_image_url);
     }
@@ -111,6 +115,13 @@ mod tests {
             assert!(diff.contains(want), "{differs:?}: {diff}");
             assert!(!diff.contains("/etc/a"), "{diff}");
         }
+    }
+
+    #[test]
+    fn another_kernel_is_staged_on_an_adopted_machine() {
+        let target = target("kernel:realtime");
+        let diff = diff::between(&adopt(&target, &[], &[]), &target);
+        assert!(diff.kernel_type.is_some(), "{diff:?}");
     }
 
     #[test]

@@ -289,7 +289,8 @@ async fn watch_controller_config(
 
 /// Writes the CAs into the kubeconfigs, and restarts the kubelet if it must trust them at once.
 fn install_cas<S: System>(host: &mut Host<S>, bundle: &[u8]) -> Result<(), CertificateError> {
-    let mut restart = Restart::No;
+    let mut restart =
+        if deferred::is_interrupted(&host.root)? { Restart::Now } else { Restart::No };
     for path in [KUBECONFIG, KUBELET_KUBECONFIG] {
         let Some(bytes) = host.root.read(path)? else { continue };
         let text = String::from_utf8_lossy(&bytes);
@@ -300,18 +301,17 @@ fn install_cas<S: System>(host: &mut Host<S>, bundle: &[u8]) -> Result<(), Certi
         if path == KUBELET_KUBECONFIG && restart != Restart::Now {
             continue;
         }
-        if path == KUBECONFIG {
+        if path == KUBECONFIG && restart != Restart::Now {
             restart = needed;
+            // Before the file: after a crash, nothing else tells that the kubelet has to restart.
+            deferred::record(&host.root, restart)?;
         }
         host.root.write(path, kubeconfig.as_bytes(), 0o600)?;
         info!("Writing file {path:?}");
     }
     match restart {
         Restart::No => {}
-        Restart::Later => {
-            info!("Skipping kubelet restart");
-            deferred::record(&host.root)?;
-        }
+        Restart::Later => info!("Skipping kubelet restart"),
         Restart::Now => {
             info!("Need to restart kubelet");
             info!("restarting kubelet due to server-ca rotation");

@@ -197,6 +197,15 @@ impl Backend {
         }
     }
 
+    /// Returns true if a deployment is staged.
+    pub(crate) fn has_staged(self, runner: &dyn CommandRunner) -> Result<bool, SystemError> {
+        match self {
+            Self::RpmOstree => ostree::has_staged(runner),
+            Self::Bootc => bootc::has_staged(runner),
+            Self::None => Ok(false),
+        }
+    }
+
     /// Drops everything staged since [`Backend::staged`] returned `before`.
     pub(crate) fn restage(
         self,

@@ -369,6 +369,11 @@ impl System for SimulatedSystem {
         Ok(Some(serde_json::to_string(&both).expect("plain values are JSON")))
     }
 
+    fn has_staged(&self) -> Result<bool, SystemError> {
+        // One that equals the booted one cannot be told from it after a boot.
+        Ok(self.state.staged.as_ref().is_some_and(|staged| *staged != self.state.booted))
+    }
+
     fn restore_staged(&mut self, staged: &str) -> Result<Restored, SystemError> {
         let (booted, next): (Deployment, Option<Deployment>) = serde_json::from_str(staged)
             .map_err(|error| SystemError::Command {

@@ -134,6 +134,14 @@ pub trait System: Send {
     fn stage_extensions(&mut self, remove: &[String], add: &[String]) -> Result<(), SystemError>;
     /// Returns an opaque description of the deployments; none if nothing can be staged.
     fn staged(&self) -> Result<Option<String>, SystemError>;
+    /// Returns true if a deployment is staged that only a reboot activates.
+    fn has_staged(&self) -> Result<bool, SystemError> {
+        Ok(false)
+    }
+    /// Returns true if the machine boots with this kernel argument next, or does not tell.
+    fn boots_with(&self, _: &str) -> Result<bool, SystemError> {
+        Ok(true)
+    }
     /// Restores the deployments that [`System::staged`] described.
     fn restore_staged(&mut self, staged: &str) -> Result<Restored, SystemError>;
     /// Prepares the machine at a start of the daemon.

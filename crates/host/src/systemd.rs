@@ -43,6 +43,8 @@ pub struct SystemdSystem {
     stale: bool,
     os: Backend,
     image: OnceLock<Option<String>>,
+    /// The booted deployment.
+    booted: OnceLock<Option<String>>,
     /// Set once no command of an earlier process runs.
     orphans_awaited: OnceLock<()>,
 }
@@ -60,8 +62,8 @@ impl SystemdSystem {
         let bus = Bus::new(path).map_err(|error| failed("start", &error))?;
         // An earlier process may have crashed between a change and the reload.
         let os = Backend::detect(&root)?;
-        let (image, orphans_awaited) = (OnceLock::new(), OnceLock::new());
-        Ok(Self { root, bus, stale: true, os, image, orphans_awaited })
+        let (image, booted, orphans_awaited) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Self { root, bus, stale: true, os, image, booted, orphans_awaited })
     }
 
     /// Cached: it changes with a reboot only.
@@ -302,7 +304,25 @@ impl System for SystemdSystem {
     fn staged(&self) -> Result<Option<String>, SystemError> {
         match self.os {
             Backend::None => loader::staged(&self.root),
-            Backend::RpmOstree | Backend::Bootc => self.os.staged(self),
+            Backend::RpmOstree | Backend::Bootc => {
+                // Cached: it changes with a reboot only.
+                if let Some(booted) = self.booted.get() {
+                    return Ok(booted.clone());
+                }
+                let booted = self.os.staged(self)?;
+                Ok(self.booted.get_or_init(|| booted).clone())
+            }
+        }
+    }
+
+    fn has_staged(&self) -> Result<bool, SystemError> {
+        self.os.has_staged(self)
+    }
+
+    fn boots_with(&self, argument: &str) -> Result<bool, SystemError> {
+        match self.os {
+            Backend::None => loader::boots_with(&self.root, argument),
+            Backend::RpmOstree | Backend::Bootc => Ok(true),
         }
     }
 

@@ -406,3 +406,99 @@ fn an_unfinished_update_that_an_older_program_recorded_in_etc_is_resumed() {
     roll_back(&mut host, &before.0, &before.1).unwrap();
     assert_eq!(host.root.read("/etc/changed").unwrap().unwrap(), b"1");
 }
+
+// covers: C135
+#[test]
+fn a_staged_deployment_that_is_lost_is_noticed_although_image_and_arguments_do_not_show_it() {
+    let ignition = json!({"ignition": {"version": "3.5.0"}});
+    let from = config("rendered-worker-from", &ignition, &json!({"kernelArguments": ["quiet"]}));
+    let changes = [
+        json!({"kernelArguments": ["quiet"], "extensions": ["usbguard"]}),
+        json!({"kernelArguments": ["quiet"], "kernelType": "realtime"}),
+        json!({"kernelArguments": []}),
+    ];
+    for rest in changes {
+        let folder = folder();
+        let root = Root::open(folder.path()).unwrap();
+        SimulatedSystem::write_base_files(&root).unwrap();
+        let system = SimulatedSystem::open(&root).unwrap();
+        let mut host = Host { root, system };
+        crate::first_boot::provision(&mut host, &from).unwrap();
+        host.system.boot().unwrap();
+        let to = config("rendered-worker-to", &ignition, &rest);
+        begin(&mut host, &from, &to, planned(&from, &to), &mut |_| {}).unwrap();
+        let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
+        assert!(progress.staged, "{rest}");
+        let is_booted = |host: &mut Host<SimulatedSystem>| {
+            crate::observe::disk_view(host).unwrap().update.unwrap().is_booted
+        };
+        // The power is cut before the staged deployment is finalized.
+        host.system.restore_staged(update.staged.as_deref().unwrap()).unwrap();
+        host.system.boot().unwrap();
+        assert!(!is_booted(&mut host), "{rest}: the machine runs its previous system");
+        apply_again(&mut host, &update, &mut |_| {}).unwrap();
+        host.system.boot().unwrap();
+        assert!(is_booted(&mut host), "{rest}");
+    }
+}
+
+#[test]
+fn a_config_that_is_rolled_back_after_an_abandoned_update_is_not_forced_again() {
+    let folder = folder();
+    let mut host = machine(folder.path());
+    force::record_abandoned(&host.root).unwrap();
+    let to = config("rendered-worker-new", &json!({"ignition": {"version": "3.5.0"}}), &json!({}));
+    let (from, target) = (parse(&old()).unwrap(), parse(&to).unwrap());
+    let forced = Circumstances { force: plan::Force::Yes, ..Circumstances::default() };
+    let plan = plan::node(&from, &target, &default_policies(), &forced).unwrap();
+    begin(&mut host, &old(), &to, plan, &mut |_| {}).unwrap();
+    let seen = crate::observe::disk_view(&mut host).unwrap();
+    assert!(!seen.force && !seen.abandoned, "the update writes everything");
+    host.system.boot().unwrap();
+    let (update, _) = ledger::open(&host.root).unwrap().unwrap();
+    roll_back_booted(&mut host, &update, "ill").unwrap();
+    host.system.boot().unwrap();
+    let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
+    assert!(matches!(
+        roll_back_failed(&mut host, &update, &progress),
+        Err(ExecuteError::Undone(_))
+    ));
+    let seen = crate::observe::disk_view(&mut host).unwrap();
+    assert!(seen.force, "the next config is written in full, too");
+    assert!(seen.abandoned, "but nobody asks for another attempt with this one");
+    assert_eq!(seen.rolled_back.unwrap().config, "rendered-worker-new");
+}
+
+// covers: C129, C135
+#[test]
+fn a_removed_argument_that_an_old_menu_booted_is_noticed() {
+    let ignition = json!({"ignition": {"version": "3.5.0"}});
+    let from = config("rendered-worker-from", &ignition, &json!({"kernelArguments": ["nosmt"]}));
+    let to = config("rendered-worker-to", &ignition, &json!({}));
+    for (booted, menu, want) in [
+        ("ro nosmt", "linux /vmlinuz ro", false),
+        ("ro", "linux /vmlinuz ro", true),
+        // The machine had it before the configs, and keeps it.
+        ("ro nosmt", "linux /vmlinuz ro nosmt", true),
+    ] {
+        let folder = folder();
+        let root = Root::open(folder.path()).unwrap();
+        let write = |path: &str, text: &str| root.write(path, text.as_bytes(), 0o644).unwrap();
+        write("/etc/default/grub.d/init.cfg", "");
+        write("/usr/sbin/update-grub", "");
+        write("/proc/cmdline", "ro nosmt");
+        write("/proc/sys/kernel/random/boot_id", "one");
+        let system = mco_host::SystemdSystem::open(folder.path()).unwrap();
+        let mut host = Host { root: root.try_clone().unwrap(), system };
+        let (old, new) = (parse(&from).unwrap(), parse(&to).unwrap());
+        let plan = planned(&from, &to);
+        let stage = Stage::Rebooting;
+        ledger::begin(&host, (&from, &old), (&to, &new), plan).unwrap();
+        ledger::advance(&host.root, &Progress { stage, done: 9, ..Progress::default() }).unwrap();
+        write("/boot/grub/grub.cfg", menu);
+        write("/proc/cmdline", booted);
+        write("/proc/sys/kernel/random/boot_id", "two");
+        let seen = crate::observe::disk_view(&mut host).unwrap();
+        assert_eq!(seen.update.unwrap().is_booted, want, "{booted}: {menu}");
+    }
+}

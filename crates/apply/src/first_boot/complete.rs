@@ -10,7 +10,7 @@ use mco_core::{
     machine::Machine,
     plan::{self, ApplyMode, Circumstances, default_policies},
 };
-use mco_host::{Host, RootError, System, SystemError, os};
+use mco_host::{Host, Restored, RootError, System, SystemError, os};
 use tracing::info;
 
 use crate::{
@@ -66,8 +66,12 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
         .map_err(|source| FirstBootError::Parse { path: path.to_owned(), source })?;
     let name = target.metadata.name.clone().unwrap_or_default();
     // An interrupted update must not be mixed with this one.
-    if let Some((update, progress)) = ledger::open(&host.root).map_err(ExecuteError::from)? {
-        execute::roll_back(host, &update, &progress)?;
+    if let Some((update, progress)) = ledger::open(&host.root).map_err(ExecuteError::from)?
+        && execute::roll_back(host, &update, &progress)? == Restored::NeedsReboot
+    {
+        // The machine has booted a part of it. Completed from there, it would go back later.
+        execute::reboot_because(host, &format!("Going back to complete {name} again"))?;
+        return Ok(Completed::Rebooting(name));
     }
     let source = ParsedConfig::read(present(host, &target)?)?;
     let target = ParsedConfig::read(target)?;
@@ -77,21 +81,16 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
     if plan.diff.is_empty() {
         info!("No changes from {} to {name}", from.name);
         info!("skipping reboot since no changes were detected from {} to {name}", from.name);
+        // Left by an attempt that ended before it recorded the complete config.
+        if disk::current_name(&host.root)?.as_ref() == Some(&name) {
+            record_installed(host, &target)?;
+        }
         host.root.remove(path)?;
         return Ok(Completed::Matches(name));
     }
     info!("Changes detected from {} to {name}: {}", from.name, plan.diff.system().join(", "));
     execute::begin(host, &source, &target, plan, &mut |_| {})?;
-    match disk::installed_config(&host.root)? {
-        Some(whole) if whole.metadata.name == target.object.metadata.name => {
-            disk::record_config(&host.root, &whole)?;
-        }
-        // The daemon records the cluster's config once it has verified the disk against it.
-        _ if target.object.spec.config.is_none() || to.config == Machine::blank().config => {
-            disk::forget_config(&host.root)?;
-        }
-        _ => {}
-    }
+    record_installed(host, &target)?;
     let done = format!("{path}.bak");
     host.root.rename(path, &done)?;
     let why = format!("Completing firstboot provisioning to {name}");
@@ -101,6 +100,21 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
         return Err(error.into());
     }
     Ok(Completed::Rebooting(name))
+}
+
+/// Records the complete config instead of the one without files.
+fn record_installed<S: System>(host: &Host<S>, target: &ParsedConfig) -> Result<(), DiskError> {
+    let ParsedConfig { object, machine } = target;
+    match disk::installed_config(&host.root)? {
+        Some(whole) if whole.metadata.name == object.metadata.name => {
+            disk::record_config(&host.root, &whole)
+        }
+        // The daemon records the cluster's config once it has verified the disk against it.
+        _ if object.spec.config.is_none() || machine.config == Machine::blank().config => {
+            disk::forget_config(&host.root)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the parts of the config that the machine already has.
@@ -121,7 +135,12 @@ pub(crate) fn present<S: System>(
 
 #[cfg(test)]
 mod tests {
-    use mco_host::{Root, SimulatedSystem};
+    use std::sync::Arc;
+
+    use mco_host::{
+        Root, SimulatedSystem,
+        fault::{Fault, Faults},
+    };
     use serde_json::json;
 
     use super::*;
@@ -223,6 +242,46 @@ mod tests {
         assert_eq!(error.to_string(), format!("failed to parse {ENCAPSULATED}"));
     }
 
+    // covers: C20
+    #[test]
+    fn a_machine_that_crashes_at_any_change_and_reboots_ends_with_its_system() {
+        for number in 1.. {
+            let (folder, Host { root, system }) = machine();
+            let faults = Arc::new(Faults::at(number, Fault::Crash));
+            let mut host = Host { root: root.with_faults(Arc::clone(&faults)), system };
+            let plain = Root::open(folder.path()).unwrap();
+            let config = json!({"apiVersion": "machineconfiguration.openshift.io/v1",
+                "kind": "MachineConfig", "metadata": {"name": "rendered-worker-1"},
+                "spec": {"osImageURL": "image-2"}});
+            plain.write(ENCAPSULATED, config.to_string().as_bytes(), 0o600).unwrap();
+            drop(complete(&mut host, ENCAPSULATED));
+            let Some(failed) = faults.failed() else {
+                assert!(number > 10, "{number} changes");
+                return;
+            };
+            // The administrator reboots the machine, which boots what is staged.
+            let system = SimulatedSystem::open(&plain).unwrap();
+            let mut host = Host { root: plain, system };
+            host.system.boot().unwrap();
+            let mut attempts = 0;
+            while host.root.exists(ENCAPSULATED).unwrap() {
+                attempts += 1;
+                assert!(attempts < 5, "{failed}");
+                complete(&mut host, ENCAPSULATED).unwrap();
+                if host.system.wants_reboot() {
+                    host.system.boot().unwrap();
+                }
+            }
+            let record = disk::current_name(&host.root).unwrap();
+            assert_eq!(record, None, "{failed}: a config without files is on record");
+            for _ in 0..2 {
+                let facts = host.system.facts().unwrap();
+                assert_eq!(facts.booted_image.as_deref(), Some("image-2"), "{failed}");
+                host.system.boot().unwrap();
+            }
+        }
+    }
+
     // covers: C25
     #[test]
     fn a_machine_that_joins_with_another_image_pivots() {
@@ -231,8 +290,21 @@ mod tests {
         config.spec.os_image_url = "image-1".to_owned();
         assert!(!super::super::pivot(&mut host, &config).unwrap());
         config.spec.os_image_url = "image-2".to_owned();
-        assert!(super::super::pivot(&mut host, &config).unwrap());
+        let before = host.system.staged().unwrap().unwrap();
+        for _ in 0..2 {
+            assert!(super::super::pivot(&mut host, &config).unwrap(), "until it reboots");
+        }
+        // The staged deployment is lost.
+        host.system.restore_staged(&before).unwrap();
+        host.system.boot().unwrap();
+        let error = super::super::pivot(&mut host, &config).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the machine rebooted into image-2 and booted image-1"),
+            "{error}"
+        );
+        host.system.stage_os("image-2").unwrap();
         host.system.boot().unwrap();
         assert!(!super::super::pivot(&mut host, &config).unwrap());
+        assert!(!host.root.exists(super::super::PIVOT).unwrap());
     }
 }

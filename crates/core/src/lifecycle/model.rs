@@ -350,9 +350,9 @@ impl World {
                 vec![self.done().with(|world| world.disk.force = false), self.failed()]
             }
             Action::ReportDone(config, _) => vec![self.outcome(Outcome::Reported).with(|world| {
+                world.disk.rolled_back.take_if(|back| back.config != config.as_str());
                 world.node.current = Some(config.clone());
-                world.node.state = Some(DaemonState::Done);
-                world.node.reason = String::new();
+                (world.node.state, world.node.reason) = (Some(DaemonState::Done), String::new());
             })],
             Action::Fail(_) => vec![self.done().with(|world| {
                 world.node.state = Some(DaemonState::Degraded);

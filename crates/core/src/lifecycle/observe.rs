@@ -66,6 +66,8 @@ pub struct DiskView {
     pub boot_id: String,
     /// True if a force file asks to apply the config again.
     pub force: bool,
+    /// True if only an abandoned update asks for that: it does not allow a config that was rolled back.
+    pub abandoned: bool,
     /// Config that was rolled back last, if it is still refused.
     pub rolled_back: Option<RolledBackConfig>,
 }

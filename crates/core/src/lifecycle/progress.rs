@@ -30,6 +30,9 @@ pub struct Progress {
     /// them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub completed_in: Option<String>,
+    /// True if a deployment was staged when only the reboot was left.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub staged: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -307,8 +307,14 @@ fn a_rolled_back_config_is_refused_unless_forced() {
     node.disk.rolled_back = Some(back.clone());
     node.turn(Outcome::Started, 0);
     let (action, _) = node.turn(Outcome::Begun(change("a", "b", false)), 0);
+    assert_eq!(action, Action::Fail(Cause::RolledBack(back.clone())));
+    // An update that was abandoned before is written in full, but not tried again and again.
+    (node.disk.force, node.disk.abandoned) = (true, true);
+    let (action, _) = node.turn(Outcome::Woken(Wake::Disk), 1);
+    assert_eq!(action, Action::Begin(change("a", "b", true)));
+    let (action, _) = node.turn(Outcome::Begun(change("a", "b", true)), 1);
     assert_eq!(action, Action::Fail(Cause::RolledBack(back)));
-    node.disk.force = true;
+    node.disk.abandoned = false;
     let (action, _) = node.turn(Outcome::Woken(Wake::Disk), 1);
     assert_eq!(action, Action::Begin(change("a", "b", true)));
     let (action, _) = node.turn(Outcome::Begun(change("a", "b", true)), 1);

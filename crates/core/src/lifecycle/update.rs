@@ -24,7 +24,8 @@ impl Turn<'_> {
             return self.act(Phase::Planning, Action::Begin(update));
         };
         let back = self.seen.disk.rolled_back.as_ref();
-        if let Some(back) = back.filter(|back| back.config == to.as_str() && !update.force) {
+        let is_forced = update.force && !self.seen.disk.abandoned;
+        if let Some(back) = back.filter(|back| back.config == to.as_str() && !is_forced) {
             return self.fail(Cause::RolledBack(back.clone()));
         }
         if !update.force && !prepared.is_preflighted {

@@ -315,8 +315,8 @@ fn stage_system(
         steps.push(Step::StageKernelArguments { remove: own.clone(), add: own.clone() });
     }
     // Kernels and extensions are packages on top of an image, and installed again with a new one.
-    // A built image contains them.
-    let is_renewed = image.is_some() && diff.image_mode != ImageMode::On;
+    // Without one, the machine may have lost them. A built image contains them.
+    let is_renewed = (image.is_some() || force == Force::Yes) && diff.image_mode != ImageMode::On;
     if let Some(kernel) = &diff.kernel_type {
         steps.push(Step::StageKernel(kernel.to.clone()));
     } else if is_renewed && to.kernel() != "default" {

@@ -139,6 +139,13 @@ fn masks_are_added_and_removed_and_force_writes_everything_again() {
          enable a.service; protect the kubelet's credentials; stage kernel arguments -[k=1] +[k=1]; \
          record the config; remove the force file; reboot"
     );
+    // Also without an OS image.
+    from.spec.kernel_type = "realtime".to_owned();
+    from.spec.extensions = vec!["usbguard".to_owned()];
+    let plan = node(&from, &from, &default_policies(), &at).unwrap();
+    let again =
+        "stage kernel realtime; stage extensions -[usbguard] +[usbguard]; record the config";
+    assert!(steps(&plan).contains(again), "{plan}");
 }
 
 // covers: C74, C79

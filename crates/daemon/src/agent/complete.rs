@@ -7,7 +7,7 @@ use mco_api::{
     MachineConfig, RenderedName,
     annotation::{self, DaemonState},
 };
-use mco_apply::{ParsedConfig, disk, execute, force, verify};
+use mco_apply::{ParsedConfig, confirm, disk, execute, force, verify};
 use mco_core::{
     drift::Drift,
     lifecycle::{Completion, Drifted, Occasion, Outcome},
@@ -85,6 +85,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         completed: Completion,
     ) -> Result<Outcome, SyncError> {
         self.glass.update(|state| state.waiting_for = None);
+        // Another config was desired since, so that one that was rolled back may be tried again.
+        let name = config.to_string();
+        self.on_host(move |host| confirm::refusal(&host.root, &name, false)).await??;
         self.report_event(UpdateEvent::Drain(DrainEvent::Uncordoned));
         let text = match completed {
             Completion::Update => {

@@ -100,7 +100,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 self.limits.confirm
             }
         };
-        let (config, is_forced) = (update.to.to_string(), update.force);
+        // After a rollback, the request of an abandoned update is there again.
+        let is_forced = update.force && !self.disk.abandoned;
+        let config = update.to.to_string();
         self.on_host(move |host| -> Result<(), SyncError> {
             confirm::prepare(host, deadline)?;
             confirm::refusal(&host.root, &config, is_forced)?;

@@ -11,11 +11,14 @@ use mco_apply::execute::KUBECONFIG;
 use mco_host::{Host, Root, RootError, System};
 use tracing::{info, warn};
 
-use super::{CertificateError, KUBELET, KUBELET_KUBECONFIG};
+use super::{CertificateError, KUBELET, KUBELET_KUBECONFIG, rotation::Restart};
 use crate::{shared::SharedHost, watch::Watch};
 
-/// Exists while a restart is deferred.
+/// Exists while a restart is deferred, or has not succeeded.
 const RECORD: &str = "/etc/machine-config-daemon/mco-kubelet-restart-deferred";
+
+/// Contents of the record of a restart that cannot be deferred.
+const AT_ONCE: &[u8] = b"now";
 
 /// Time for the kubelet to obtain its credentials.
 const KUBELET_TIMEOUT: Duration = Duration::from_mins(2);
@@ -35,9 +38,15 @@ pub(super) fn is_untrusted_certificate(error: &str) -> bool {
     text.contains("invalid peer certificate") || text.contains("x509")
 }
 
-/// Records that a restart is deferred.
-pub(super) fn record(root: &Root) -> Result<(), RootError> {
-    root.write(RECORD, b"", 0o600)
+/// Records a restart, which is deferred or about to happen.
+pub(super) fn record(root: &Root, restart: Restart) -> Result<(), RootError> {
+    let text: &[u8] = if restart == Restart::Now { AT_ONCE } else { b"" };
+    root.write(RECORD, text, 0o600)
+}
+
+/// Returns true if a restart that cannot be deferred was recorded and did not succeed.
+pub(super) fn is_interrupted(root: &Root) -> Result<bool, RootError> {
+    Ok(root.read(RECORD)?.as_deref() == Some(AT_ONCE))
 }
 
 /// Removes the record of a deferred restart.
@@ -108,7 +117,7 @@ mod tests {
         host.root.write(KUBECONFIG, b"new", 0o600).unwrap();
         assert_eq!(run(&mut host, "x509").unwrap(), DeferredRestart::NotDue);
         assert!(host.root.exists(KUBELET_KUBECONFIG).unwrap());
-        record(&host.root).unwrap();
+        record(&host.root, Restart::Later).unwrap();
         host.system.call_log().fail("restart kubelet.service");
         assert!(run(&mut host, "x509").is_err());
         host.system.call_log().succeed("restart kubelet.service");
@@ -120,7 +129,7 @@ mod tests {
     #[test]
     fn a_kubelet_without_a_bootstrap_kubeconfig_keeps_its_credentials() {
         let (_folder, mut host) = machine();
-        record(&host.root).unwrap();
+        record(&host.root, Restart::Later).unwrap();
         assert_eq!(run(&mut host, "x509").unwrap(), DeferredRestart::Done);
         assert!(host.root.exists(KUBELET_KUBECONFIG).unwrap());
     }

@@ -100,9 +100,18 @@ fn certificates(bundle: &[u8]) -> Vec<Certificate> {
 
 #[cfg(test)]
 mod tests {
+    use std::{path::Path, sync::Arc};
+
+    use mco_host::{
+        CallLog, Host, Root, SimulatedSystem,
+        fault::{Fault, Faults},
+    };
     use rcgen::{CertificateParams, DnType, KeyPair};
 
-    use super::*;
+    use super::{
+        super::{KUBECONFIG, KUBELET_KUBECONFIG, install_cas},
+        *,
+    };
 
     fn authority(name: &str) -> String {
         let mut params = CertificateParams::default();
@@ -140,6 +149,63 @@ mod tests {
             let held = STANDARD.decode(&after.kubeconfig[start..end]).unwrap();
             assert_eq!(certificates(&held).len(), 2, "{name}: the malformed one is skipped");
             assert!(after.kubeconfig.ends_with("    server: https://a\n  name: local\n"));
+        }
+    }
+
+    /// Returns a machine whose kubeconfigs trust one CA.
+    fn machine(folder: &Path, authority: &str) -> Host<SimulatedSystem> {
+        let root = Root::open(folder).unwrap();
+        SimulatedSystem::write_base_files(&root).unwrap();
+        for path in [KUBECONFIG, KUBELET_KUBECONFIG] {
+            root.write(path, kubeconfig(authority).as_bytes(), 0o600).unwrap();
+        }
+        let system = SimulatedSystem::open(&root).unwrap();
+        Host { root, system }
+    }
+
+    fn restarts(log: &CallLog) -> usize {
+        log.calls().iter().filter(|call| *call == "restart kubelet.service").count()
+    }
+
+    // covers: C103
+    #[test]
+    fn a_restart_that_fails_is_repeated() {
+        let old = authority("old");
+        let bundle = format!("{old}{}", authority("new"));
+        let folder = tempfile::tempdir().unwrap();
+        let mut host = machine(folder.path(), &old);
+        let log = host.system.call_log();
+        log.fail("restart kubelet.service");
+        assert!(install_cas(&mut host, bundle.as_bytes()).is_err());
+        log.succeed("restart kubelet.service");
+        for _ in 0..2 {
+            install_cas(&mut host, bundle.as_bytes()).unwrap();
+            assert_eq!(restarts(&log), 2, "once more, and then nothing is new");
+        }
+    }
+
+    // covers: C103
+    #[test]
+    fn a_crash_at_any_change_loses_no_restart() {
+        let old = authority("old");
+        let bundle = format!("{old}{}", authority("new"));
+        for number in 1.. {
+            let folder = tempfile::tempdir().unwrap();
+            let Host { root, system } = machine(folder.path(), &old);
+            let faults = Arc::new(Faults::at(number, Fault::Crash));
+            let mut host = Host { root: root.with_faults(Arc::clone(&faults)), system };
+            let before = host.system.call_log();
+            drop(install_cas(&mut host, bundle.as_bytes()));
+            let Some(failed) = faults.failed() else { return };
+            let root = Root::open(folder.path()).unwrap();
+            let system = SimulatedSystem::open(&root).unwrap();
+            let mut host = Host { root, system };
+            install_cas(&mut host, bundle.as_bytes()).unwrap();
+            assert!(restarts(&before) + restarts(&host.system.call_log()) > 0, "{failed}");
+            for path in [KUBECONFIG, KUBELET_KUBECONFIG] {
+                let text = String::from_utf8(host.root.read(path).unwrap().unwrap()).unwrap();
+                assert_eq!(rotate(&text, bundle.as_bytes()), None, "{path}: {failed}");
+            }
         }
     }
 

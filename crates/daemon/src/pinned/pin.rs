@@ -9,6 +9,8 @@ use super::{PinError, RunCommand, plan};
 /// CRI-O's drop-in with the pinned images.
 pub(super) const PIN_FILE: &str = "/etc/crio/crio.conf.d/50-pinned-images";
 const CRIO: &str = "crio.service";
+/// Exists while CRI-O has not read the drop-in. A boot removes it, and CRI-O reads the drop-in then.
+const RELOAD_DUE: &str = "/run/machine-config-daemon-crio-reload-due";
 
 const CONTAINERD: &str = "containerd.service";
 /// Sockets of containerd: its own and that of k3s.
@@ -50,15 +52,21 @@ pub(super) fn pin_with_crio<S: System>(
 ) -> Result<(), PinError> {
     let text = plan::pin_file(images);
     let found = host.root.read(PIN_FILE)?;
-    if found.as_deref() == text.as_deref().map(str::as_bytes) {
+    let is_same = found.as_deref() == text.as_deref().map(str::as_bytes);
+    if is_same && !host.root.exists(RELOAD_DUE)? {
         info!("CRI-O config file is up to date, no reload required");
         return Ok(());
     }
+    // Before the file, which says nothing about a reload that failed.
+    host.root.write(RELOAD_DUE, b"", 0o600)?;
     match text {
+        Some(_) | None if is_same => {}
         Some(text) => host.root.write(PIN_FILE, text.as_bytes(), 0o644)?,
         None => _ = host.root.remove(PIN_FILE)?,
     }
-    host.system.reload(CRIO).map_err(PinError::Engine)
+    host.system.reload(CRIO).map_err(PinError::Engine)?;
+    host.root.remove(RELOAD_DUE)?;
+    Ok(())
 }
 
 /// Returns the recorded images with the daemon's label.
@@ -100,4 +108,32 @@ pub(super) fn pin_with_containerd(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use mco_host::{Root, SimulatedSystem};
+
+    use super::*;
+
+    // covers: C113
+    #[test]
+    fn a_reload_that_fails_is_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let system = SimulatedSystem::open(&root).unwrap();
+        let mut host = Host { root, system };
+        let log = host.system.call_log();
+        let reload = format!("reload {CRIO}");
+        for images in [vec!["registry.example/a@sha256:1".to_owned()], Vec::new()] {
+            let before = log.calls().len();
+            log.fail(&reload);
+            pin_with_crio(&mut host, &images).unwrap_err();
+            log.succeed(&reload);
+            for _ in 0..2 {
+                pin_with_crio(&mut host, &images).unwrap();
+            }
+            assert_eq!(log.calls()[before..], [reload.as_str(); 2], "once more, and no more");
+        }
+    }
 }

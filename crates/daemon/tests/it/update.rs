@@ -189,3 +189,23 @@ async fn a_config_that_is_not_in_the_cluster_is_read_from_the_disk() {
     assert_eq!(fleet.text("/etc/old"), None, "a file of the old config only is removed");
     fleet.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_was_rolled_back_is_tried_again_once_the_node_had_another() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done, currentConfig=rendered-worker-1").await;
+    let record = fleet.path("/var/lib/machine-config-daemon/mco-taken-back.json");
+    fs::create_dir_all(record.parent().unwrap()).unwrap();
+    fs::write(&record, r#"{"config": "rendered-worker-2", "why": "ill"}"#).unwrap();
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Degraded, reason~was rolled back after its reboot: ill").await;
+    // The administrator deletes the MachineConfig, and adds it again later.
+    fleet.desire("rendered-worker-1").await;
+    fleet.wait("state=Done, reason=").await;
+    assert!(!record.exists());
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+    fleet.stop().await;
+}

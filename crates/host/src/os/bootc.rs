@@ -97,6 +97,11 @@ pub(super) fn booted_deployment(runner: &dyn CommandRunner) -> Result<Option<Str
     Ok(status(runner)?.booted.and_then(|entry| entry.id()))
 }
 
+/// Returns true if a deployment is staged.
+pub(super) fn has_staged(runner: &dyn CommandRunner) -> Result<bool, SystemError> {
+    Ok(status(runner)?.staged.is_some())
+}
+
 pub(super) fn switch(runner: &dyn CommandRunner, image: &str) -> Result<(), SystemError> {
     let found = status(runner)?;
     if found.booted.as_ref().and_then(Entry::image) == Some(image) {

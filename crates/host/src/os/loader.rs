@@ -122,6 +122,22 @@ pub(crate) fn staged(root: &Root) -> Result<Option<String>, SystemError> {
     Ok(Some(serde_json::to_string(&kept).expect("text is JSON")))
 }
 
+/// Returns true if the menu of the boot loader has this argument, or is not known.
+pub(crate) fn boots_with(root: &Root, argument: &str) -> Result<bool, SystemError> {
+    let menu = match detect(root)? {
+        Some(Loader::Grub) => text(root, GRUB_CONFIG)?,
+        Some(Loader::Entries) => {
+            let texts = entries(root)?.into_iter().map(|path| text(root, &path));
+            texts.collect::<Result<_, _>>()?
+        }
+        Some(Loader::Grubby | Loader::KernelInstall) | None => String::new(),
+    };
+    let is_command_line = |line: &&str| line.starts_with("linux") || line.starts_with("options");
+    let mut lines = menu.lines().map(str::trim_start).filter(is_command_line).peekable();
+    let is_unknown = lines.peek().is_none();
+    Ok(is_unknown || lines.any(|line| words(&[line.to_owned()]).iter().any(|it| it == argument)))
+}
+
 /// Restores the settings that [`staged`] returned.
 pub(crate) fn restage(
     root: &Root,
@@ -512,6 +528,24 @@ mod tests {
                 assert!(changes.contains(&sync), "{name}: {changes:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_menu_tells_the_arguments_of_the_next_boot() {
+        let menu =
+            "set timeout=0\nmenuentry 'a' {\n\tlinux /vmlinuz root=/dev/x nosmt a=\"b c\"\n}\n";
+        let (_folder, root) = machine(&[
+            (UPDATE_GRUB, ""),
+            ("/etc/default/grub.d/init.cfg", ""),
+            (GRUB_CONFIG, menu),
+        ]);
+        let has = |argument: &str| boots_with(&root, argument).unwrap();
+        assert!(has("nosmt") && has("a=\"b c\"") && !has("quiet") && !has("timeout=0"));
+        root.write(GRUB_CONFIG, b"", 0o644).unwrap();
+        assert!(has("quiet"), "the menu is not known");
+        let (_folder, root) =
+            machine(&[("/boot/loader/entries/a.conf", "title A\noptions nosmt\nlinux /vmlinuz\n")]);
+        assert!(boots_with(&root, "nosmt").unwrap() && !boots_with(&root, "quiet").unwrap());
     }
 
     // covers: C129

@@ -114,6 +114,11 @@ pub(super) fn status(runner: &dyn CommandRunner) -> Result<Status, SystemError> 
     serde_json::from_str(&text).map_err(|error| parse_error("rpm-ostree status --json", &error))
 }
 
+/// Returns true if a deployment is staged.
+pub(super) fn has_staged(runner: &dyn CommandRunner) -> Result<bool, SystemError> {
+    Ok(status(runner)?.staged().is_some())
+}
+
 /// Stages an image; can be repeated, and an image that is already booted is not pulled.
 pub(super) fn rebase(
     root: &Root,
@@ -244,8 +249,8 @@ pub(super) fn kernel(runner: &dyn CommandRunner, kernel: &str) -> Result<(), Sys
     let status = status(runner)?;
     let base = status.base()?;
     let has = |package: &&str| base.requested_packages.iter().any(|have| have == *package);
-    if base.staged && !install.is_empty() && install.iter().all(has) {
-        // Staged by an interrupted attempt.
+    if !install.is_empty() && install.iter().all(has) {
+        // Staged by an interrupted attempt, or booted.
         return Ok(());
     }
     info!("Initiating switch to kernel {kernel}");

@@ -220,6 +220,12 @@ fn a_kernel_replaces_the_default_one_and_is_replaced_by_it() {
     Backend::RpmOstree.stage_kernel(&machine, "default").unwrap();
     let reset = "rpm-ostree override reset kernel kernel-core --uninstall kernel-rt-core";
     assert_eq!(machine.calls()[1..], [reset]);
+    // A kernel that is booted is not staged once more.
+    fs::remove_file(machine.folder.path().join("staged")).unwrap();
+    let realtime = ["kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-extra"];
+    machine.booted(&realtime, &["kernel", "kernel-core"]);
+    Backend::RpmOstree.stage_kernel(&machine, "realtime").unwrap();
+    assert_eq!(machine.calls().len(), 2);
     if std::env::consts::ARCH != "aarch64" {
         let error = Backend::RpmOstree.stage_kernel(&machine, "64k-pages").unwrap_err();
         assert_eq!(error.to_string(), "64k-pages is only supported for aarch64 architecture");

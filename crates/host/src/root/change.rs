@@ -65,9 +65,10 @@ impl Root {
         let Some(directory) = directory else { return Ok(()) };
         self.fault_point("remove all of", name).map_err(|error| refused(path, error))?;
         match directory.remove_dir_all(name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(path, error)),
-            _ => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(|error| refused(path, error))?,
         }
+        self.sync_directory(&directory, name).map_err(|error| refused(path, error))
     }
 
     /// Writes a link to `target` at `path`, replacing a file or link there.

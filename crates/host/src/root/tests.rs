@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::*;
+use crate::fault::Fault;
 
 struct Tree {
     folder: tempfile::TempDir,
@@ -123,6 +124,30 @@ fn no_access_leaves_the_root_through_a_link() {
     for path in ["/../x", "/a/../../x", ""] {
         assert!(root.remove(path).is_err() && root.read(path).is_err(), "{path:?}");
     }
+}
+
+#[test]
+fn a_removed_tree_is_durable_when_the_call_returns() {
+    let mut synced = Vec::new();
+    for number in 1.. {
+        let tree = tree();
+        tree.root.write("/a/b/c", b"1", 0o600).unwrap();
+        let faults = Arc::new(Faults::at(number, Fault::Once(Errno::IO)));
+        let root = Root::open(&tree.at("")).unwrap().with_faults(Arc::clone(&faults));
+        let removed = root.remove_tree("/a/b");
+        let Some(failed) = faults.failed() else { break };
+        assert!(removed.is_err(), "{failed}");
+        synced.extend(failed.strip_prefix("fsync the directory of ").map(str::to_owned));
+    }
+    assert_eq!(synced, ["b"]);
+}
+
+#[test]
+fn a_sync_of_names_reaches_the_kernel() {
+    // Directories of /proc cannot be synced, so that the call shows.
+    let root = Root::open(Path::new("/proc")).unwrap();
+    assert!(root.sync_names("/sys").is_err());
+    root.sync_names("/no-such-directory").unwrap();
 }
 
 #[test]

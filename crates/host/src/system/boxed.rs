@@ -75,6 +75,14 @@ impl System for Box<dyn System> {
         (**self).staged()
     }
 
+    fn has_staged(&self) -> Result<bool, SystemError> {
+        (**self).has_staged()
+    }
+
+    fn boots_with(&self, argument: &str) -> Result<bool, SystemError> {
+        (**self).boots_with(argument)
+    }
+
     fn restore_staged(&mut self, staged: &str) -> Result<Restored, SystemError> {
         (**self).restore_staged(staged)
     }

@@ -314,6 +314,7 @@ impl World {
             let name = self.node(node).name.clone();
             self.violate(Invariant::NoCordonLeft, &name);
         }
+        self.host(node).rolled_back.take_if(|back| back.config != config);
         self.log_node(node, &format!("updated to {config}"));
         self.patch(node, |object| {
             annotate(object, annotation::CURRENT_CONFIG.name(), config);

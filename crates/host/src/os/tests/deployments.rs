@@ -348,11 +348,14 @@ fn a_change_that_is_not_booted_yet_is_dropped() {
         let machine = Model::new();
         let before = os.staged(&machine).unwrap().unwrap();
         let (_folder, root) = root();
+        assert!(!os.has_staged(&machine).unwrap(), "{os:?}");
         os.stage_os(&root, &machine, "registry.example/os:2").unwrap();
+        assert!(os.has_staged(&machine).unwrap(), "{os:?}");
         machine.state().has_network = false;
         for _ in 0..2 {
             assert_eq!(os.restage(&machine, &before).unwrap(), Restored::Done);
             assert_eq!(machine.ids(), ["os-c1.0"], "{os:?}");
+            assert!(!os.has_staged(&machine).unwrap(), "{os:?}");
         }
         let error = os.restage(&machine, "os-gone.0").unwrap_err().to_string();
         assert_eq!(error, "the machine has no deployment os-gone.0 to go back to");
