@@ -149,13 +149,11 @@ async fn watched(client: &Client, size: &Size) -> anyhow::Result<f64> {
     let first: Value = serde_json::from_slice(&read(create(0).await?).await?)?;
     let version = first.pointer("/metadata/resourceVersion").and_then(Value::as_str);
     let version = version.context("the answer has no version")?;
-    let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
-    let watch = &watch;
-    let open = (0..size.watchers).map(|_| send(client, Method::GET, watch, "", &Value::Null));
+    let open = (0..size.watchers).map(|_| watch(client, version));
     let watchers = future::try_join_all(open).await?;
     let watchers: Vec<_> = watchers
         .into_iter()
-        .map(|watcher| tokio::spawn(count_lines(watcher, size.events)))
+        .map(|watcher| tokio::spawn(read_events(client.clone(), watcher, size.events)))
         .collect();
     let begin = Instant::now();
     per_second(size.events, |number| create(number + 1)).await?;
@@ -165,16 +163,50 @@ async fn watched(client: &Client, size: &Size) -> anyhow::Result<f64> {
     Ok(rate(size.watchers * size.events, begin.elapsed()))
 }
 
-/// Reads a watch until it has sent `count` events.
-async fn count_lines(response: Response<Body>, count: usize) -> anyhow::Result<()> {
-    let mut body = response.into_body();
-    let mut lines = 0;
-    while lines < count {
-        let frame = body.frame().await.context("a watch ended before its last event")??;
-        let data = frame.into_data().unwrap_or_default();
-        lines += data.split(|byte| *byte == b'\n').count() - 1;
+async fn watch(client: &Client, version: &str) -> anyhow::Result<Response<Body>> {
+    let path = format!("{MAPS}?watch=true&resourceVersion={version}");
+    send(client, Method::GET, &path, "", &Value::Null).await
+}
+
+/// Reads a watch until it has sent `count` events. A server may end the watch of a slow client, which
+/// then continues after the last event.
+async fn read_events(
+    client: Client,
+    mut response: Response<Body>,
+    count: usize,
+) -> anyhow::Result<()> {
+    let mut seen = 0;
+    let mut text = Vec::new();
+    loop {
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            let data = frame?.into_data().unwrap_or_default();
+            seen += data.split(|byte| *byte == b'\n').count() - 1;
+            if seen >= count {
+                return Ok(());
+            }
+            text.extend_from_slice(&data);
+            keep_last_line(&mut text);
+        }
+        let version = version_of_last(&text).context("a watch ended before its first event")?;
+        text.truncate(text.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+        response = watch(&client, &version).await?;
     }
-    Ok(())
+}
+
+/// Drops all before the last whole line.
+fn keep_last_line(text: &mut Vec<u8>) {
+    let is_end = |byte: &u8| *byte == b'\n';
+    let Some(end) = text.iter().rposition(is_end) else { return };
+    let start = text.iter().take(end).rposition(is_end);
+    text.drain(..start.map_or(0, |start| start + 1));
+}
+
+/// Returns the version of the object in the first line, which is whole.
+fn version_of_last(text: &[u8]) -> Option<String> {
+    let line = text.split(|byte| *byte == b'\n').next()?;
+    let event: Value = serde_json::from_slice(line).ok()?;
+    event.pointer("/object/metadata/resourceVersion")?.as_str().map(str::to_owned)
 }
 
 fn name(number: usize) -> String {
