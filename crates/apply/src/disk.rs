@@ -153,7 +153,7 @@ mod tests {
             assert!(current_config(&root).unwrap().is_none(), "{text}");
             assert!(current_name(&root).unwrap().is_none(), "{text}");
         }
-        // What a machine joins with is not guessed.
+        // The initial annotations have no other source: a damaged file stays an error.
         root.write(INITIAL_ANNOTATIONS, b"{", 0o600).unwrap();
         assert!(initial_annotations(&root).is_err());
     }

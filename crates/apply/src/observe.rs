@@ -53,8 +53,8 @@ pub fn disk_view<S: System>(host: &mut Host<S>) -> Result<DiskView, ExecuteError
 
 /// Returns true if the machine runs the system that the update leads to, as far as the machine tells.
 ///
-/// What was staged is lost with the power, or if the boot loader falls back. The image and the kernel
-/// arguments do not show a lost kernel, a lost extension, or arguments that are still there.
+/// A power cut, or a boot loader that falls back, loses the staged deployment. Image and arguments alone
+/// do not show a lost kernel, a lost extension, or an argument that was to be removed.
 fn is_booted<S: System>(
     host: &Host<S>,
     facts: &HostFacts,
